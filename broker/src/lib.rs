@@ -1,0 +1,1 @@
+//! The broker: listeners, request handlers and the wiring between the crates below.

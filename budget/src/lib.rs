@@ -1,0 +1,1 @@
+//! Named memory budgets: leases, recycled chunks and the plan that is their sum.

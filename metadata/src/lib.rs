@@ -1,0 +1,1 @@
+//! Kafka's metadata as pure state: properties, records, image and controller.
