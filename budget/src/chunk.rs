@@ -1,0 +1,136 @@
+//! Chunks of one fixed size, recycled last-in first-out so that warm memory is used again first.
+//!
+//! Invariant: the pool allocates only when it has no idle chunk, so chunks in use plus idle never exceed the most
+//! that leases ever allowed at once. [`ChunkPool::trim`] gives idle memory back to the allocator.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::account::Accounted;
+
+/// Size of every chunk in bytes.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Recycles chunks. Cloning gives another handle on the same pool.
+#[derive(Clone, Debug)]
+pub struct ChunkPool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    chunks: Vec<Box<[u8]>>,
+    fewest: usize,
+    accounted: Accounted,
+}
+
+impl Default for ChunkPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ChunkPool {
+    /// An empty pool.
+    pub fn new() -> Self {
+        let idle = Idle { chunks: Vec::new(), fewest: 0, accounted: Accounted::new(0) };
+        ChunkPool(Arc::new(Inner { idle: Mutex::new(idle) }))
+    }
+
+    /// A chunk with arbitrary old contents. The caller must hold a lease that covers it.
+    pub fn take(&self) -> Chunk {
+        let recycled = {
+            let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let chunk = idle.chunks.pop();
+            idle.settle();
+            chunk
+        };
+        let bytes = recycled.unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice());
+        Chunk { bytes, pool: self.clone() }
+    }
+
+    /// Bytes of idle chunks.
+    pub fn idle_bytes(&self) -> u64 {
+        let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        (idle.chunks.len() * CHUNK_BYTES) as u64
+    }
+
+    /// Frees the chunks that nobody needed since the last call. Meant to be called every few seconds.
+    pub fn trim(&self) {
+        let unneeded = {
+            let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let keep = idle.chunks.len() - idle.fewest.min(idle.chunks.len());
+            let unneeded = idle.chunks.split_off(keep);
+            idle.chunks.shrink_to(keep);
+            idle.fewest = keep;
+            idle.settle();
+            unneeded
+        };
+        drop(unneeded);
+    }
+
+    fn put_back(&self, bytes: Box<[u8]>) {
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.chunks.push(bytes);
+        idle.settle();
+    }
+}
+
+impl Idle {
+    fn settle(&mut self) {
+        self.fewest = self.fewest.min(self.chunks.len());
+        self.accounted.set((self.chunks.len() * CHUNK_BYTES) as u64);
+    }
+}
+
+/// [`CHUNK_BYTES`] of memory that returns to its pool when dropped.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Box<[u8]>,
+    pool: ChunkPool,
+}
+
+impl std::ops::Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::DerefMut for Chunk {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if !bytes.is_empty() {
+            self.pool.put_back(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_recycled_and_trimmed_only_when_nobody_needed_them() {
+        let pool = ChunkPool::new();
+        let (a, b) = (pool.take(), pool.take());
+        drop((a, b));
+        assert_eq!(pool.idle_bytes(), 2 * CHUNK_BYTES as u64);
+        pool.trim();
+        assert_eq!(pool.idle_bytes(), 2 * CHUNK_BYTES as u64, "both were in use since the last trim");
+        drop(pool.take());
+        pool.trim();
+        assert_eq!(pool.idle_bytes(), CHUNK_BYTES as u64, "one of the two was needed");
+        pool.trim();
+        assert_eq!(pool.idle_bytes(), 0);
+    }
+}
