@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs what the interoperability suite, the attacks and the benchmarks need besides the Rust tool chain:
+# Apache Kafka (two releases), foreign clients in Python, JavaScript, Go and C.
+#
+# Idempotent: what is there already is left alone. Everything lands under target/interop (WEIR_INTEROP_DIR
+# chooses another place) except two Debian packages, which are installed only when they are missing.
+# Needs: JDK 17 or newer, mvn, python3 with venv, node with npm, go, gcc.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dir=${WEIR_INTEROP_DIR:-$root/target/interop}
+here=$root/tests/interop
+mkdir -p "$dir"
+exec </dev/null
+
+# One set-up at a time, also when two checks start together.
+exec 9>"$dir/.setup.lock"
+flock 9
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+# done_with NAME INPUT...: true when NAME was installed from exactly these inputs.
+stamp_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
+done_with() { local name=$1; shift; [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" = "$(stamp_of "$@")" ]; }
+mark_done() { local name=$1; shift; stamp_of "$@" > "$dir/.stamp-$name"; }
+
+for tool in java javac mvn python3 node npm go gcc; do
+  command -v "$tool" >/dev/null || die "$tool is missing"
+done
+
+# --- Debian packages: kcat and the C headers of librdkafka -------------------------------------------------
+missing=()
+command -v kcat >/dev/null || missing+=(kcat)
+[ -e /usr/include/librdkafka/rdkafka.h ] || missing+=(librdkafka-dev)
+if [ ${#missing[@]} -gt 0 ]; then
+  say "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -qq update
+  apt-get -qq -y install --no-install-recommends "${missing[@]}" >"$dir/apt.log" 2>&1 || { cat "$dir/apt.log" >&2; die "apt-get failed"; }
+else
+  say "kcat and librdkafka-dev are there"
+fi
+
+# --- Apache Kafka: broker, tools, Connect, Streams ---------------------------------------------------------
+dep() { printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$@"; }
+kafka() {
+  local version=$1 home=$dir/kafka-$1
+  mkdir -p "$home"
+  {
+    printf '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
+    printf '<groupId>weir</groupId><artifactId>interop</artifactId><version>1</version><dependencies>\n'
+    for artifact in kafka_2.13 kafka-tools connect-runtime kafka-streams; do
+      dep org.apache.kafka $artifact "$version"
+    done
+    # The file connectors of 4.4.0 are not in the repository; those of 4.3.1 run on the newer runtime.
+    dep org.apache.kafka connect-file "${version/4.4.0/4.3.1}"
+    # 4.x brings no logging backend of its own; 3.9 does.
+    case $version in 4.*)
+      dep org.slf4j slf4j-api 2.0.17
+      dep org.apache.logging.log4j log4j-api 2.25.3
+      dep org.apache.logging.log4j log4j-core 2.25.3
+      dep org.apache.logging.log4j log4j-slf4j2-impl 2.25.3 ;;
+    esac
+    printf '</dependencies></project>\n'
+  } > "$home/pom.xml"
+  if done_with "kafka-$version" "$home/pom.xml" && [ -e "$home/libs/kafka_2.13-$version.jar" ]; then
+    say "Apache Kafka $version is there"
+    return
+  fi
+  say "fetching Apache Kafka $version"
+  rm -rf "$home/libs"
+  (cd "$home" && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=libs) \
+    >"$home/mvn.log" 2>&1 || { tail -30 "$home/mvn.log" >&2; die "mvn failed for Apache Kafka $version"; }
+  mark_done "kafka-$version" "$home/pom.xml"
+}
+kafka 4.4.0
+kafka 3.9.2
+
+# Our small Java mains, compiled once for each release against its own classes.
+for version in 4.4.0 3.9.2; do
+  home=$dir/kafka-$version
+  if ! done_with "java-$version" "$here"/java/*.java; then
+    say "compiling the Java drivers for $version"
+    rm -rf "$home/classes"; mkdir -p "$home/classes"
+    javac -nowarn -Xlint:none -proc:none -d "$home/classes" -cp "$home/libs/*" "$here"/java/*.java
+    mark_done "java-$version" "$here"/java/*.java
+  fi
+done
+
+# --- Python clients ----------------------------------------------------------------------------------------
+if done_with python "$here/requirements.txt" && [ -x "$dir/venv/bin/python" ]; then
+  say "Python clients are there"
+else
+  say "installing Python clients"
+  rm -rf "$dir/venv"
+  python3 -m venv "$dir/venv"
+  "$dir/venv/bin/pip" -q --disable-pip-version-check install --no-cache-dir -r "$here/requirements.txt" \
+    >"$dir/pip.log" 2>&1 || { tail -30 "$dir/pip.log" >&2; die "pip failed"; }
+  mark_done python "$here/requirements.txt"
+fi
+
+# --- JavaScript client -------------------------------------------------------------------------------------
+if done_with js "$here/js/package.json" && [ -d "$dir/js/node_modules/kafkajs" ]; then
+  say "kafkajs is there"
+else
+  say "installing kafkajs"
+  mkdir -p "$dir/js"
+  cp "$here/js/package.json" "$dir/js/"
+  (cd "$dir/js" && npm install --silent --no-audit --no-fund --no-package-lock) \
+    >"$dir/npm.log" 2>&1 || { tail -30 "$dir/npm.log" >&2; die "npm failed"; }
+  mark_done js "$here/js/package.json"
+fi
+
+# --- Go clients --------------------------------------------------------------------------------------------
+mkdir -p "$dir/bin"
+go_inputs=("$here"/go/go.mod "$here"/go/go.sum $(find "$here/go" -name '*.go' | sort))
+if done_with go "${go_inputs[@]}" && [ -x "$dir/bin/franz" ] && [ -x "$dir/bin/sarama" ]; then
+  say "Go clients are there"
+else
+  say "building the Go clients"
+  (cd "$here/go" && go build -mod=readonly -o "$dir/bin/" ./franz ./sarama) || die "go build failed"
+  mark_done go "${go_inputs[@]}"
+fi
+
+# --- C: the load generator and the attacks of the benchmarks -----------------------------------------------
+for program in rdload attack floor; do
+  src=$root/bench/$program.c
+  [ -e "$src" ] || continue
+  if ! done_with "c-$program" "$src" || [ ! -x "$dir/bin/$program" ]; then
+    say "compiling bench/$program.c"
+    lib=; [ $program = rdload ] && lib=-lrdkafka
+    gcc -O2 -Wall -Wextra -Werror -o "$dir/bin/$program" "$src" $lib -lpthread -lm
+    mark_done "c-$program" "$src"
+  fi
+done
+
+say "ready in $dir"
