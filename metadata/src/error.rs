@@ -1,0 +1,78 @@
+//! The error of this crate: what was wrong, where, and the limit that it broke.
+
+use thiserror::Error;
+
+/// What can be wrong with a property, a metadata record or a replay.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MetadataError {
+    /// A value that its property does not take. `reason` names the limit.
+    #[error("invalid value {value} for {name}: {reason}")]
+    InvalidValue {
+        /// The property as it was written.
+        name: String,
+        /// The value as it was written, `[hidden]` for a password.
+        value: String,
+        /// What the value must be.
+        reason: String,
+    },
+    /// Properties that do not fit each other.
+    #[error("{0}")]
+    Conflict(String),
+    /// A property or value that asks for something this server does not serve.
+    #[error("{name} asks for {what}; {remedy}")]
+    NotServed {
+        /// The property.
+        name: String,
+        /// What it asks for.
+        what: String,
+        /// What to write instead.
+        remedy: String,
+    },
+    /// A config name that its resource does not have.
+    #[error("unknown {scope} config name: {name}{}", suggest(.nearest))]
+    UnknownConfig {
+        /// `topic`, `group` or `client metrics`.
+        scope: &'static str,
+        /// The name.
+        name: String,
+        /// The nearest known name.
+        nearest: Option<String>,
+    },
+    /// A properties file that cannot be read as such.
+    #[error("properties file, line {line}: {reason}")]
+    MalformedFile {
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An override that is not `name=value`.
+    #[error("override {0} is not of the form name=value")]
+    MalformedOverride(String),
+}
+
+impl MetadataError {
+    /// Whether the same call can succeed later without a change by the caller. None of these can.
+    pub fn is_retriable(&self) -> bool {
+        false
+    }
+
+    /// The message in the words that Kafka's tools and clients know.
+    pub fn kafka_message(&self) -> String {
+        match self {
+            Self::InvalidValue { name, value, reason } => {
+                let mut reason = reason.clone();
+                if let Some(first) = reason.get_mut(0..1) {
+                    first.make_ascii_uppercase();
+                }
+                format!("Invalid value {value} for configuration {name}: {reason}")
+            }
+            Self::UnknownConfig { scope, name, .. } => format!("Unknown {scope} config name: {name}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn suggest(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(", did you mean {name}")).unwrap_or_default()
+}

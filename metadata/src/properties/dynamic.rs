@@ -1,0 +1,290 @@
+//! Changes of configs: the four operations of IncrementalAlterConfigs, and what a broker, group or subscription takes.
+
+use super::ConfigMap;
+use super::broker_config::BrokerConfig;
+use super::group_config::group_value;
+use super::suggest::nearest;
+use super::table::{Change, Scope, lookup};
+use super::topic_config::canonical_value;
+use super::value::{PropertyType, Value};
+use crate::MetadataError;
+
+/// One operation on one config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigOp {
+    /// Give it a value.
+    Set,
+    /// Take its override away.
+    Delete,
+    /// Add elements to a list.
+    Append,
+    /// Take elements from a list.
+    Subtract,
+}
+
+impl ConfigOp {
+    /// The operation of a number on the wire.
+    pub fn from_id(id: i8) -> Option<Self> {
+        match id {
+            0 => Some(Self::Set),
+            1 => Some(Self::Delete),
+            2 => Some(Self::Append),
+            3 => Some(Self::Subtract),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Set => "SET",
+            Self::Delete => "DELETE",
+            Self::Append => "APPEND",
+            Self::Subtract => "SUBTRACT",
+        }
+    }
+}
+
+/// The override that `operation` leaves, `None` for no override. Sizes with a unit become plain numbers.
+///
+/// # Errors
+/// APPEND or SUBTRACT on a config that is not a list.
+pub fn apply_config_op(
+    scope: Scope,
+    name: &str,
+    current: Option<&str>,
+    operation: ConfigOp,
+    value: Option<&str>,
+) -> Result<Option<String>, MetadataError> {
+    let value = value.unwrap_or_default();
+    match operation {
+        ConfigOp::Set => Ok(Some(canonical_value(scope, name, value))),
+        ConfigOp::Delete => Ok(None),
+        ConfigOp::Append | ConfigOp::Subtract => {
+            let row = lookup(scope, name).filter(|row| row.kind == PropertyType::List).ok_or_else(|| {
+                MetadataError::Conflict(format!(
+                    "Can't {} to key {name} because its type is not LIST.",
+                    operation.name()
+                ))
+            })?;
+            let old = current.or(row.default).unwrap_or_default();
+            let mut parts: Vec<&str> = old.split(',').filter(|part| !part.is_empty()).collect();
+            for part in value.split(',') {
+                if operation == ConfigOp::Subtract {
+                    if let Some(index) = parts.iter().position(|old| *old == part) {
+                        parts.remove(index);
+                    }
+                } else if !parts.contains(&part) {
+                    parts.push(part);
+                }
+            }
+            Ok(Some(parts.join(",")))
+        }
+    }
+}
+
+/// Checks all dynamic configs that this broker (`per_broker`) or all brokers would have after a change. Names that
+/// Kafka does not know are taken, as Kafka takes them.
+///
+/// # Errors
+/// A config that only a restart changes, one that belongs to a single broker, or a wrong value.
+pub fn validate_broker_configs(configs: &ConfigMap, per_broker: bool) -> Result<(), MetadataError> {
+    let refuse = |names: Vec<&str>, text: &str| {
+        if names.is_empty() {
+            Ok(())
+        } else {
+            Err(MetadataError::Conflict(format!("{text}: [{}]", names.join(", "))))
+        }
+    };
+    let with_change = |change: Change| {
+        let matches = move |name: &&str| lookup(Scope::Broker, name).is_some_and(|row| row.change == change);
+        configs.keys().map(String::as_str).filter(matches).collect::<Vec<_>>()
+    };
+    let mut read_only = with_change(Change::ReadOnly);
+    // Kafka moves listeners while it runs; here a restart does.
+    read_only.extend(
+        ["listeners", "listener.security.protocol.map"]
+            .into_iter()
+            .filter(|name| configs.contains_key(*name)),
+    );
+    refuse(read_only, "Cannot update these configs dynamically")?;
+    let security = |name: &&str| name.starts_with("ssl.") || name.starts_with("sasl.");
+    refuse(
+        configs.keys().map(String::as_str).filter(security).collect(),
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )?;
+    for (name, text) in configs {
+        if let Some(row) = lookup(Scope::Broker, name) {
+            row.parse(text)?;
+        }
+    }
+    if !per_broker {
+        let mut own = with_change(Change::PerBroker);
+        own.extend(configs.keys().map(String::as_str).filter(|name| name.starts_with("listener.name.")));
+        refuse(own, "Cannot update these configs at default cluster level, broker id must be specified")?;
+    }
+    Ok(())
+}
+
+/// Checks all configs that a group would have after a change.
+///
+/// # Errors
+/// An unknown name, a wrong value, or a time-out outside the broker's bounds.
+pub fn validate_group_configs(broker: &BrokerConfig, configs: &ConfigMap) -> Result<(), MetadataError> {
+    for (name, text) in configs {
+        let row = lookup(Scope::Group, name).ok_or_else(|| MetadataError::UnknownConfig {
+            scope: "group",
+            name: name.clone(),
+            nearest: nearest(Scope::Group, name).map(str::to_owned),
+        })?;
+        row.parse(text)?;
+    }
+    let number =
+        |name: &str| match lookup(Scope::Group, name).and_then(|row| group_value(broker, configs, row)) {
+            Some(Value::Int(number)) => Some(i64::from(number)),
+            _ => None,
+        };
+    let limit = |name: &str| match broker.value(name) {
+        Some(Value::Int(number)) => Some(i64::from(*number)),
+        _ => None,
+    };
+    for protocol in ["consumer", "share", "streams"] {
+        for setting in ["session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"] {
+            let name = format!("{protocol}.{setting}");
+            let (min, max) =
+                (format!("group.{protocol}.min.{setting}"), format!("group.{protocol}.max.{setting}"));
+            let Some(value) = number(&name).filter(|_| configs.contains_key(&name)) else { continue };
+            if limit(&min).is_some_and(|limit| value < limit) {
+                return Err(MetadataError::Conflict(format!(
+                    "{name} must be greater than or equal to {min}"
+                )));
+            }
+            if limit(&max).is_some_and(|limit| value > limit) {
+                return Err(MetadataError::Conflict(format!("{name} must be less than or equal to {max}")));
+            }
+        }
+        let (session, heartbeat) =
+            (format!("{protocol}.session.timeout.ms"), format!("{protocol}.heartbeat.interval.ms"));
+        if number(&session) <= number(&heartbeat) {
+            return Err(MetadataError::Conflict(format!("{session} must be greater than {heartbeat}")));
+        }
+    }
+    Ok(())
+}
+
+/// Names that a client-metrics subscription may match on.
+const MATCH_NAMES: [&str; 6] = [
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+];
+
+/// Checks all configs that a client-metrics subscription would have after a change.
+///
+/// # Errors
+/// An unknown name, a wrong value, or a match that is not `name=pattern`.
+pub fn validate_client_metrics_configs(configs: &ConfigMap) -> Result<(), MetadataError> {
+    for (name, text) in configs {
+        let row = lookup(Scope::ClientMetrics, name).ok_or_else(|| {
+            MetadataError::Conflict(format!("Unknown client metrics configuration: {name}"))
+        })?;
+        let value = row.parse(text)?;
+        if let (Value::List(patterns), "match") = (&value, row.name) {
+            for pattern in patterns {
+                let known = pattern.split_once('=').is_some_and(|(name, pattern)| {
+                    MATCH_NAMES.contains(&name.trim()) && !pattern.is_empty() && !pattern.contains('=')
+                });
+                if !known {
+                    return Err(MetadataError::Conflict(format!(
+                        "Illegal client matching pattern: {pattern}"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> ConfigMap {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn lists_grow_and_shrink_from_their_default() {
+        let op = |current, op, value| {
+            apply_config_op(Scope::Topic, "cleanup.policy", current, op, Some(value)).unwrap()
+        };
+        assert_eq!(op(None, ConfigOp::Append, "compact").as_deref(), Some("delete,compact"));
+        assert_eq!(
+            op(Some("delete,compact"), ConfigOp::Append, "compact").as_deref(),
+            Some("delete,compact")
+        );
+        assert_eq!(op(Some("delete,compact"), ConfigOp::Subtract, "delete").as_deref(), Some("compact"));
+        assert_eq!(op(Some("compact"), ConfigOp::Delete, "").as_deref(), None);
+        assert_eq!(op(None, ConfigOp::Set, "compact").as_deref(), Some("compact"));
+        let error =
+            apply_config_op(Scope::Topic, "retention.ms", None, ConfigOp::Append, Some("1")).unwrap_err();
+        assert_eq!(error.kafka_message(), "Can't APPEND to key retention.ms because its type is not LIST.");
+        let size =
+            apply_config_op(Scope::Broker, "message.max.bytes", None, ConfigOp::Set, Some("1MiB")).unwrap();
+        assert_eq!(size.as_deref(), Some("1048576"));
+    }
+
+    #[test]
+    fn brokers_take_only_what_may_change_while_they_run() {
+        let message = |pairs: &[(&str, &str)], own| {
+            validate_broker_configs(&map(pairs), own).unwrap_err().kafka_message()
+        };
+        assert_eq!(
+            message(&[("num.partitions", "3")], true),
+            "Cannot update these configs dynamically: [num.partitions]"
+        );
+        assert!(message(&[("listeners", "PLAINTEXT://:1")], true).contains("[listeners]"));
+        assert!(message(&[("principal.builder.class", "x")], false).contains("broker id must be specified"));
+        assert!(message(&[("ssl.keystore.type", "PEM")], true).contains("listener prefix"));
+        assert!(message(&[("message.max.bytes", "-1")], false).contains("at least 0"));
+        assert!(
+            validate_broker_configs(
+                &map(&[("message.max.bytes", "1"), ("my.custom", "x"), ("log.retention.ms", "5")]),
+                false
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn groups_stay_inside_the_brokers_bounds() {
+        let broker = BrokerConfig::embedded().unwrap().config;
+        let message = |pairs: &[(&str, &str)]| {
+            validate_group_configs(&broker, &map(pairs)).unwrap_err().kafka_message()
+        };
+        assert_eq!(message(&[("nosuch", "1")]), "Unknown group config name: nosuch");
+        assert!(
+            message(&[("consumer.session.timeout.ms", "1")])
+                .contains("greater than or equal to group.consumer.min.session.timeout.ms")
+        );
+        assert!(message(&[("consumer.heartbeat.interval.ms", "20000")]).contains("less than or equal to"));
+        assert!(validate_group_configs(&broker, &map(&[("consumer.session.timeout.ms", "50000")])).is_ok());
+    }
+
+    #[test]
+    fn client_metrics_subscriptions_are_checked() {
+        assert!(
+            validate_client_metrics_configs(&map(&[
+                ("interval.ms", "100"),
+                ("metrics", "a,b"),
+                ("match", "client_id=.*")
+            ]))
+            .is_ok()
+        );
+        assert!(validate_client_metrics_configs(&map(&[("interval.ms", "99")])).is_err());
+        assert!(validate_client_metrics_configs(&map(&[("match", "shoe_size=44")])).is_err());
+        assert!(validate_client_metrics_configs(&map(&[("nosuch", "1")])).is_err());
+    }
+}
