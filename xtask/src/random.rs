@@ -174,7 +174,7 @@ impl Filler<'_> {
                 out.extend((self.rng.next_u64() | 1).to_be_bytes());
                 out.extend(self.rng.next_u64().to_be_bytes());
             }
-            Base::Bool => out.push(self.rng.below(2) as u8),
+            Base::Bool => out.push(if full { 1 } else { self.rng.below(2) as u8 }),
             base => {
                 let small = self.rng.below(2) == 0;
                 let value = self.rng.next_u64() | 1;

@@ -205,6 +205,7 @@ pub fn index(rooms: &[Room]) -> String {
 //! Defaults are Kafka's: a nullable string without an explicit default is `Some(\"\")`, not `None`.
 
 #![allow(missing_docs, reason = \"fields are Kafka's, by their own names\")]
+#![allow(clippy::manual_range_patterns, reason = \"lists of tags\")]
 #![allow(clippy::missing_errors_doc, reason = \"every decode and encode fails with the reasons of its error type\")]
 
 "

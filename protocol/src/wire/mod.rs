@@ -21,6 +21,8 @@ mod frame;
 mod reader;
 mod sink;
 mod tags;
+#[cfg(test)]
+mod tests;
 mod uuid;
 
 pub use error::{DecodeError, EncodeError};
