@@ -1,0 +1,70 @@
+//! From one codec to another (`compression.type` other than `producer`), streamed: neither body is held as a whole.
+
+use std::io::IoSlice;
+
+use super::crc::Crc32c;
+use super::deflate::Compressor;
+use super::header::{BatchHeader, MAX_BATCH_LENGTH, MIN_BATCH_LENGTH};
+use super::inflate::Source;
+use super::scratch::Scratch;
+use super::{BatchError, Codec, Compression, InflateLimits};
+
+/// Writes the body of a batch to `sink` in another codec and returns the header that belongs in front of it.
+///
+/// The batch must have been validated: record bytes go through as they are, so offsets, timestamps, keys, values and
+/// headers are the same. Base offset, leader epoch, timestamps and producer fields are taken from `header`; change
+/// them (except for base offset and leader epoch) before, because the CRC is computed here. The size of the output is
+/// not known before; a sink that runs out of leased memory or passes `max.message.bytes` returns an error, which ends
+/// the work. Memory: [`working_memory_bytes`](super::working_memory_bytes) of the input plus
+/// [`compressor_memory_bytes`](super::compressor_memory_bytes) of the output.
+///
+/// # Errors
+/// The sink's, or damage in the input, or a batch beyond 2 GiB.
+pub fn recompress<E: From<BatchError>>(
+    header: &BatchHeader,
+    body: &[IoSlice<'_>],
+    to: Compression,
+    limits: &InflateLimits,
+    scratch: &mut Scratch,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<BatchHeader, E> {
+    let mut out = *header;
+    out.set_compression(to.codec);
+    let mut crc = Crc32c::new();
+    crc.update(&out.crc_covered_bytes());
+    let mut length = MIN_BATCH_LENGTH as u64;
+    let mut counted = |bytes: &[u8]| -> Result<(), E> {
+        length += bytes.len() as u64;
+        if length > MAX_BATCH_LENGTH as u64 {
+            return Err(BatchError::BatchTooLarge { limit: MAX_BATCH_LENGTH as u64 }.into());
+        }
+        crc.update(bytes);
+        sink(bytes)
+    };
+    let from = if header.record_count == 0 && header.body_size_bytes() == 0 {
+        None
+    } else {
+        Some(header.compression()?)
+    };
+    if let Some(from) = from {
+        let mut source = Source::new(from, body, limits, scratch)?;
+        let mut compressor = Compressor::new(to)?;
+        loop {
+            let piece = source.fill()?;
+            let count = piece.len();
+            if count == 0 {
+                break;
+            }
+            compressor.write(piece, &mut counted)?;
+            source.consume(count);
+        }
+        compressor.finish(&mut counted)?;
+    } else {
+        out.set_compression(Codec::None);
+        crc = Crc32c::new();
+        crc.update(&out.crc_covered_bytes());
+    }
+    out.batch_length = length as i32;
+    out.crc = crc.value();
+    Ok(out)
+}
