@@ -1,0 +1,92 @@
+//! One member of a classic group.
+
+use std::sync::Arc;
+
+use crate::command::{JoinedMember, Token};
+
+/// One protocol that a member supports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Protocol {
+    pub(crate) name: Arc<str>,
+    pub(crate) metadata: Arc<[u8]>,
+}
+
+/// What a member is charged with besides its strings and byte strings: its own size, map entries, a waiting request.
+const MEMBER_CHARGE_BYTES: usize = size_of::<Member>() + 256;
+/// What a protocol is charged with besides its name and metadata, the group's count of it included.
+const PROTOCOL_CHARGE_BYTES: usize = size_of::<Protocol>() + 96;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) id: Arc<str>,
+    pub(crate) instance_id: Option<Arc<str>>,
+    pub(crate) client_id: Arc<str>,
+    pub(crate) client_host: Arc<str>,
+    pub(crate) rebalance_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
+    /// In the member's order of preference.
+    pub(crate) protocols: Vec<Protocol>,
+    pub(crate) assignment: Arc<[u8]>,
+    /// The JoinGroup request that waits for the rebalance.
+    pub(crate) awaiting_join: Option<Token>,
+    /// The SyncGroup request that waits for the assignment.
+    pub(crate) awaiting_sync: Option<Token>,
+    /// It has not been in a generation yet, so it can expire while it waits for its first one.
+    pub(crate) is_new: bool,
+    /// The client was never told this id (JoinGroup before v4), so nobody can come back with it.
+    pub(crate) is_anonymous: bool,
+    /// It was told of the generation and has not sent SyncGroup.
+    pub(crate) pending_sync: bool,
+    /// When its session ends; none while a parked request stands for it.
+    pub(crate) session_deadline_ms: Option<i64>,
+}
+
+impl Member {
+    pub(crate) fn is_static(&self) -> bool {
+        self.instance_id.is_some()
+    }
+
+    pub(crate) fn charge_bytes(&self) -> usize {
+        MEMBER_CHARGE_BYTES
+            + self.id.len()
+            + self.instance_id.as_ref().map_or(0, |id| id.len())
+            + self.client_id.len()
+            + self.client_host.len()
+            + protocols_charge_bytes(&self.protocols)
+            + self.assignment.len()
+    }
+
+    /// Metadata for the protocol; empty if the member does not support it.
+    pub(crate) fn metadata(&self, protocol: Option<&str>) -> Arc<[u8]> {
+        self.protocols
+            .iter()
+            .find(|candidate| Some(&*candidate.name) == protocol)
+            .map_or_else(|| Arc::from([]), |found| Arc::clone(&found.metadata))
+    }
+
+    pub(crate) fn as_joined(&self, protocol: Option<&str>) -> JoinedMember {
+        JoinedMember {
+            member_id: Arc::clone(&self.id),
+            group_instance_id: self.instance_id.clone(),
+            metadata: self.metadata(protocol),
+        }
+    }
+
+    /// A parked request stands for the heartbeats of a member that has been in a generation.
+    pub(crate) fn has_satisfied_heartbeat(&self) -> bool {
+        !self.is_new && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
+    }
+}
+
+/// What the protocols of a member are charged with.
+pub(crate) fn protocols_charge_bytes(protocols: &[Protocol]) -> usize {
+    protocols
+        .iter()
+        .map(|protocol| PROTOCOL_CHARGE_BYTES + protocol.name.len() + protocol.metadata.len())
+        .sum()
+}
+
+/// What a member that is not made yet would be charged with.
+pub(crate) fn new_member_charge_bytes(names_bytes: usize, protocols: &[Protocol]) -> usize {
+    MEMBER_CHARGE_BYTES + names_bytes + protocols_charge_bytes(protocols)
+}
