@@ -21,7 +21,7 @@ fn pairs() -> Vec<(&'static MessageInfo, Message)> {
 fn recode(info: &MessageInfo, version: i16, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut r = Reader::new(bytes, 1 << 20);
     let mut out = Vec::new();
-    let written = (info.recode)(&mut r, version, &mut out)?;
+    let written = (info.recode)(&mut r, version, &mut out, version)?;
     r.finish()?;
     written.unwrap_or_else(|e| panic!("{} v{version}: {e}", info.name));
     Ok(out)
@@ -69,7 +69,7 @@ fn no_prefix_of_a_message_is_a_message() {
 fn versions_outside_the_range_are_refused() {
     for info in MESSAGES {
         for version in [info.min_version - 1, info.max_version + 1] {
-            let result = (info.recode)(&mut Reader::new(&[0; 64], 1024), version, &mut Vec::new());
+            let result = (info.recode)(&mut Reader::new(&[0; 64], 1024), version, &mut Vec::new(), version);
             assert!(
                 matches!(result, Err(DecodeError::UnsupportedVersion { .. })),
                 "{} v{version}",

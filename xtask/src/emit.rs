@@ -224,9 +224,11 @@ impl Emitter<'_> {
             Base::Struct(index) => {
                 let name = &self.message.structs[index].name;
                 if field.is_nullable() {
-                    format!(
-                        "if r.struct_is_present(true)? {{ Some({name}::decode(r, version)?) }} else {{ None }}"
-                    )
+                    let marker = match field.tag {
+                        Some(_) => "tagged_struct_is_present()",
+                        None => "struct_is_present(true)",
+                    };
+                    format!("if r.{marker}? {{ Some({name}::decode(r, version)?) }} else {{ None }}")
                 } else {
                     format!("{name}::decode(r, version)?")
                 }
@@ -276,10 +278,11 @@ impl Emitter<'_> {
                 }
                 _ => {
                     let item = put(field.base, "item", "*item");
-                    let _ = write!(
-                        out,
-                        "put_i8(w, if {this}.is_some() {{ 1 }} else {{ -1 }}); if let Some(item) = &{this} {{ {item} }}"
-                    );
+                    let marker = match field.tag {
+                        Some(_) => format!("put_uvarint(w, u32::from({this}.is_some()));"),
+                        None => format!("put_i8(w, if {this}.is_some() {{ 1 }} else {{ -1 }});"),
+                    };
+                    let _ = write!(out, "{marker} if let Some(item) = &{this} {{ {item} }}");
                 }
             }
         } else {

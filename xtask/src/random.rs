@@ -91,6 +91,15 @@ impl Filler<'_> {
                 true
             }
             _ => {
+                if matches!(field.base, Base::Struct(_))
+                    && !field.is_list
+                    && field.is_nullable()
+                    && self.rng.below(3) == 0
+                {
+                    // A null whose default is a value; inside a tag the marker is a uvarint.
+                    out.push(0);
+                    return field.default.is_none();
+                }
                 // Non-null and non-empty, and a number that is not 0, differ from every default without a value;
                 // a struct differs as soon as one of its numbers does, which the low bit of `number` sees to.
                 self.some(field, true, depth, true, out);

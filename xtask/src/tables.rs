@@ -236,8 +236,8 @@ pub enum Kind {
     Value,
 }
 
-/// Reads a message and writes it again.
-type Recode = fn(&mut Reader<'_>, i16, &mut dyn Sink) -> Result<Result<(), EncodeError>, DecodeError>;
+/// Reads a message at the first version and writes it at the second.
+type Recode = fn(&mut Reader<'_>, i16, &mut dyn Sink, i16) -> Result<Result<(), EncodeError>, DecodeError>;
 
 /// One row of [`MESSAGES`].
 pub struct MessageInfo {
@@ -253,7 +253,7 @@ pub struct MessageInfo {
     pub min_version: i16,
     /// Last version.
     pub max_version: i16,
-    /// Reads a message and writes it again: for tools, tests and fuzzing.
+    /// Reads a message at the first version and writes it at the second: for tools, tests and fuzzing.
     pub recode: Recode,
 }
 
@@ -266,7 +266,7 @@ macro_rules! info {
             key: $key,
             min_version: $type::MIN_VERSION,
             max_version: $type::MAX_VERSION,
-            recode: |r, version, w| Ok($type::decode(r, version)?.encode(w, version)),
+            recode: |r, from, w, to| Ok($type::decode(r, from)?.encode(w, to)),
         }
     };
 }

@@ -693,7 +693,7 @@ impl Default for ConsumerGroupMemberMetadataValue {
             subscribed_topic_regex: Some(String::new()),
             rebalance_timeout_ms: -1,
             server_assignor: Some(String::new()),
-            classic_member_metadata: None,
+            classic_member_metadata: Some(ClassicMemberMetadata::default()),
             unknown_tags: UnknownTags::NONE,
         }
     }
@@ -720,13 +720,13 @@ impl ConsumerGroupMemberMetadataValue {
             subscribed_topic_regex: r.nullable_string(true, true)?,
             rebalance_timeout_ms: r.i32()?,
             server_assignor: r.nullable_string(true, true)?,
-            classic_member_metadata: None,
+            classic_member_metadata: Some(ClassicMemberMetadata::default()),
             unknown_tags: UnknownTags::NONE,
         };
         value.unknown_tags = r.tags(&mut |r, tag| {
             match tag {
                 0 => {
-                    value.classic_member_metadata = if r.struct_is_present(true)? {
+                    value.classic_member_metadata = if r.tagged_struct_is_present()? {
                         Some(ClassicMemberMetadata::decode(r, version)?)
                     } else {
                         None
@@ -758,9 +758,9 @@ impl ConsumerGroupMemberMetadataValue {
             &self.unknown_tags,
             &[KnownTag {
                 tag: 0,
-                present: self.classic_member_metadata.is_some(),
+                present: self.classic_member_metadata != Some(ClassicMemberMetadata::default()),
                 write: &|w: &mut dyn Sink| {
-                    put_i8(w, if self.classic_member_metadata.is_some() { 1 } else { -1 });
+                    put_uvarint(w, u32::from(self.classic_member_metadata.is_some()));
                     if let Some(item) = &self.classic_member_metadata {
                         item.encode(w, version)?;
                     }

@@ -111,7 +111,7 @@ impl TxnOffsetCommitRequest {
 /// Part of [`TxnOffsetCommitRequest`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TxnOffsetCommitRequestTopic {
-    /// Versions 0 to 5.
+    /// Versions 0 to 5, dropped by others.
     pub name: String,
     /// Versions 6+, dropped by others.
     pub topic_id: Uuid,
@@ -136,8 +136,6 @@ impl TxnOffsetCommitRequestTopic {
         let flexible = version >= 3;
         if version <= 5 {
             put_string(w, flexible, &self.name)?;
-        } else {
-            check_default(self.name.is_empty(), "TxnOffsetCommitRequestTopic.name", version)?;
         }
         if version >= 6 {
             put_uuid(w, self.topic_id);
@@ -267,7 +265,7 @@ impl TxnOffsetCommitResponse {
 /// Part of [`TxnOffsetCommitResponse`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TxnOffsetCommitResponseTopic {
-    /// Versions 0 to 5.
+    /// Versions 0 to 5, dropped by others.
     pub name: String,
     /// Versions 6+, dropped by others.
     pub topic_id: Uuid,
@@ -292,8 +290,6 @@ impl TxnOffsetCommitResponseTopic {
         let flexible = version >= 3;
         if version <= 5 {
             put_string(w, flexible, &self.name)?;
-        } else {
-            check_default(self.name.is_empty(), "TxnOffsetCommitResponseTopic.name", version)?;
         }
         if version >= 6 {
             put_uuid(w, self.topic_id);

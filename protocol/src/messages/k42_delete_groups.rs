@@ -106,7 +106,7 @@ impl DeleteGroupsResponse {
 pub struct DeletableGroupResult {
     pub group_id: String,
     pub error_code: ErrorCode,
-    /// Versions 3+.
+    /// Versions 3+, dropped by others.
     pub error_message: Option<String>,
     /// Tagged fields that this schema does not know.
     pub unknown_tags: UnknownTags,
@@ -130,8 +130,6 @@ impl DeletableGroupResult {
         put_i16(w, self.error_code.0);
         if version >= 3 {
             put_nullable_string(w, flexible, self.error_message.as_deref())?;
-        } else {
-            check_default(self.error_message.is_none(), "DeletableGroupResult.error_message", version)?;
         }
         if flexible {
             put_tags(w, &self.unknown_tags, &[])

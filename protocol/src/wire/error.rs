@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A value or a length reaches beyond the end of the frame (or of the tagged field) it lies in.
+    /// A value or a length reaches beyond the end of the frame.
     #[error("{needed} bytes are needed at byte {at}, {available} are left")]
     Truncated {
         /// Where the value starts.
@@ -58,15 +58,15 @@ pub enum DecodeError {
         /// The tag before it.
         previous: u32,
     },
-    /// A known tag's value is shorter than its declared size.
-    #[error("{extra} bytes are left in tagged field {tag} after its value, at byte {at}")]
+    /// A tagged field's value is shorter or longer than its declared size, or that reaches beyond the frame.
+    #[error("the value of tag {tag} at byte {at} does not have its declared size of {declared} bytes")]
     TagSize {
-        /// Where the value ended.
+        /// Where the value starts.
         at: usize,
         /// The tag.
         tag: u32,
-        /// Bytes between the end of the value and the end of the declared size.
-        extra: usize,
+        /// Its declared size.
+        declared: usize,
     },
     /// A known tag in a version that does not have it.
     #[error("tag {tag} is not part of version {version}")]

@@ -121,15 +121,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Narrows the reader to the next `size` bytes.
-    pub(super) fn enter(&mut self, size: usize) -> Result<Outer, DecodeError> {
-        let available = self.remaining();
-        if size > available {
-            return Err(DecodeError::Truncated { at: self.pos, needed: size as u64, available });
+    /// Narrows the reader to the next `size` bytes, `None` if there are fewer.
+    pub(super) fn enter(&mut self, size: usize) -> Option<Outer> {
+        if size > self.remaining() {
+            return None;
         }
         let outer = Outer(self.end);
         self.end = self.pos + size;
-        Ok(outer)
+        Some(outer)
     }
 
     /// Widens it again.
@@ -421,5 +420,14 @@ impl Reader<'_> {
         let at = self.pos;
         let present = self.i8()? >= 0;
         if present || nullable { Ok(present) } else { Err(DecodeError::UnexpectedNull { at }) }
+    }
+
+    /// Reads the marker before a nullable struct in a tagged field: 0 is null, anything else a value. (Kafka writes
+    /// a byte of -1 or 1 outside of tagged fields and a uvarint of 0 or 1 inside.)
+    ///
+    /// # Errors
+    /// Those of [`Reader::uvarint`].
+    pub fn tagged_struct_is_present(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.uvarint()? != 0)
     }
 }

@@ -3,6 +3,9 @@
 use super::sink::put_uvarint;
 use super::{Counter, DecodeError, EncodeError, Reader, Sink};
 
+/// Most tagged fields that one struct may have, as in Kafka 4.4.
+const MAX_TAGS: usize = 10_000;
+
 /// A tagged field that this version of ours does not know, kept as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawTag {
@@ -64,6 +67,9 @@ impl<'a> Reader<'a> {
         known: &mut dyn FnMut(&mut Reader<'a>, u32) -> Result<bool, DecodeError>,
     ) -> Result<UnknownTags, DecodeError> {
         let count = self.uvarint()? as usize;
+        if count > MAX_TAGS {
+            return Err(DecodeError::BadLength { at: self.position(), length: count as i64 });
+        }
         // A tag takes two bytes at least: its number and its size.
         self.check_count(count, 2)?;
         let mut previous = None;
@@ -76,10 +82,15 @@ impl<'a> Reader<'a> {
             }
             previous = Some(tag);
             let size = self.uvarint()? as usize;
-            let outer = self.enter(size)?;
-            if known(self, tag)? {
+            let wrong_size = DecodeError::TagSize { at: self.position(), tag, declared: size };
+            let Some(outer) = self.enter(size) else { return Err(wrong_size) };
+            let is_known = known(self, tag).map_err(|error| match error {
+                DecodeError::Truncated { .. } => wrong_size.clone(),
+                error => error,
+            })?;
+            if is_known {
                 if self.remaining() > 0 {
-                    return Err(DecodeError::TagSize { at: self.position(), tag, extra: self.remaining() });
+                    return Err(wrong_size);
                 }
             } else {
                 self.reserve_one(&mut unknown, count - done)?;

@@ -121,17 +121,21 @@ fn tags_must_ascend_and_fill_their_size() {
     let too_large = [1, 1, 5, 0, 0, 0, 1, 0];
     assert_eq!(
         reader(&too_large).tags(&mut { known }),
-        Err(DecodeError::TagSize { at: 7, tag: 1, extra: 1 })
+        Err(DecodeError::TagSize { at: 3, tag: 1, declared: 5 })
     );
     let too_small = [1, 1, 3, 0, 0, 0, 1];
-    assert!(matches!(
+    assert_eq!(
         reader(&too_small).tags(&mut { known }),
-        Err(DecodeError::Truncated { needed: 4, available: 3, .. })
-    ));
+        Err(DecodeError::TagSize { at: 3, tag: 1, declared: 3 })
+    );
     let beyond = [1, 1, 100, 0];
-    assert!(matches!(reader(&beyond).tags(&mut { known }), Err(DecodeError::Truncated { .. })));
+    assert_eq!(
+        reader(&beyond).tags(&mut { known }),
+        Err(DecodeError::TagSize { at: 3, tag: 1, declared: 100 })
+    );
     let many = [0xff, 0xff, 0xff, 0xff, 0x0f];
-    assert!(matches!(reader(&many).unknown_tags(), Err(DecodeError::Truncated { .. })));
+    assert!(matches!(reader(&many).unknown_tags(), Err(DecodeError::BadLength { .. })));
+    assert!(matches!(reader(&[9, 0, 0]).unknown_tags(), Err(DecodeError::Truncated { .. })));
 }
 
 #[test]

@@ -1,0 +1,306 @@
+//! The codec against Apache Kafka's own message classes.
+//!
+//! Runs when `WEIR_ORACLE_CLASSPATH` names a directory of Kafka's jars (kafka-clients, kafka-metadata,
+//! kafka-group-coordinator, kafka-transaction-coordinator, kafka-storage, and what they need; several directories are
+//! separated by `:`, each is an oracle of its own, so that 4.4.0 and 3.9.2 both have their say). Needs a JDK of 17 or
+//! newer. When it is set and the oracle does not work, these tests fail.
+//! `WEIR_ORACLE_ROUNDS` multiplies the number of messages.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use weir_protocol::messages::{MESSAGES, MessageInfo};
+use weir_protocol::wire::{DecodeError, Reader};
+use xtask::random::{Rng, message};
+use xtask::schema::Message;
+
+/// Kafka's classes in a process of their own.
+struct Oracle {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Ok(String),
+    None,
+    Trailing,
+    Refused(String),
+}
+
+impl Oracle {
+    fn start(jars: &str) -> Self {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/Oracle.java");
+        let mut process = Command::new("java")
+            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", &format!("{jars}/*"), program])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("java starts");
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut oracle = Self { process, input, output };
+        let alive = oracle.ask("range MetadataRequest");
+        assert!(matches!(alive, Answer::Ok(_)), "no Kafka classes in {jars}: {alive:?}");
+        oracle
+    }
+
+    fn ask(&mut self, line: &str) -> Answer {
+        writeln!(self.input, "{line}").expect("the oracle lives");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("the oracle answers");
+        let answer = answer.trim_end();
+        match answer.split_once(' ').unwrap_or((answer, "")) {
+            ("ok", rest) => Answer::Ok(rest.to_owned()),
+            ("none", _) => Answer::None,
+            ("trailing", _) => Answer::Trailing,
+            ("refused", reason) => Answer::Refused(reason.to_owned()),
+            _ => panic!("the oracle says {answer:?} to {line:?}"),
+        }
+    }
+
+    fn recode(&mut self, name: &str, from: i16, to: i16, bytes: &[u8]) -> Answer {
+        self.ask(&format!("recode {name} {from} {to} {}", hex(bytes)))
+    }
+
+    /// The versions that Kafka and we both have of a message.
+    fn common_versions(&mut self, info: &MessageInfo) -> Option<(i16, i16)> {
+        let Answer::Ok(range) = self.ask(&format!("range {}", info.name)) else { return None };
+        let (min, max) = range.split_once(' ').unwrap();
+        Some((info.min_version.max(min.parse().unwrap()), info.max_version.min(max.parse().unwrap())))
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn oracles() -> Vec<Oracle> {
+    match std::env::var("WEIR_ORACLE_CLASSPATH") {
+        Ok(dirs) => dirs.split(':').map(Oracle::start).collect(),
+        Err(_) => {
+            eprintln!("WEIR_ORACLE_CLASSPATH is not set: skipped");
+            Vec::new()
+        }
+    }
+}
+
+fn rounds(base: u64) -> u64 {
+    base * std::env::var("WEIR_ORACLE_ROUNDS").map_or(1, |n| n.parse().expect("a number"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+}
+
+fn schema() -> Vec<Message> {
+    let mut rooms = xtask::generate::rooms().unwrap();
+    rooms.sort_by(|a, b| a.module.cmp(&b.module));
+    rooms.into_iter().flat_map(|r| r.messages).collect()
+}
+
+/// What we make of the same bytes.
+enum Ours {
+    Bytes(Vec<u8>),
+    EncodeRefused(String),
+    DecodeRefused(DecodeError),
+}
+
+fn ours(info: &MessageInfo, from: i16, to: i16, bytes: &[u8]) -> Ours {
+    let mut r = Reader::new(bytes, 1 << 20);
+    let mut out = Vec::new();
+    match (info.recode)(&mut r, from, &mut out, to).and_then(|written| r.finish().map(|()| written)) {
+        Ok(Ok(())) => Ours::Bytes(out),
+        Ok(Err(error)) => Ours::EncodeRefused(error.to_string()),
+        Err(error) => Ours::DecodeRefused(error),
+    }
+}
+
+#[test]
+fn kafka_has_every_version_that_we_have_and_we_have_kafkas() {
+    // Only the newest release in the list has everything.
+    for mut oracle in oracles().into_iter().take(1) {
+        for info in MESSAGES {
+            // A file that Kafka itself writes without a generated class in some releases.
+            let (min, max) =
+                oracle.common_versions(info).unwrap_or_else(|| panic!("Kafka has no {}", info.name));
+            assert_eq!(max, info.max_version, "{} goes beyond Kafka's versions", info.name);
+            let Answer::Ok(range) = oracle.ask(&format!("range {}", info.name)) else { unreachable!() };
+            let (kafka_min, kafka_max) = range.split_once(' ').unwrap();
+            assert_eq!(kafka_max, info.max_version.to_string(), "last version of {}", info.name);
+            assert_eq!(kafka_min, min.to_string(), "first version of {}", info.name);
+        }
+    }
+}
+
+#[test]
+fn what_kafka_writes_comes_back_byte_for_byte() {
+    let mut rng = Rng(11);
+    for mut oracle in oracles() {
+        for info in MESSAGES {
+            let Some((min, max)) = oracle.common_versions(info) else { continue };
+            for version in min..=max {
+                for _ in 0..rounds(12) {
+                    let seed = rng.next_u64() >> 1;
+                    let line = format!("fill {} {version} {seed}", info.name);
+                    let Answer::Ok(text) = oracle.ask(&line) else {
+                        panic!("{line}: {:?}", oracle.ask(&line))
+                    };
+                    let bytes = unhex(&text);
+                    match ours(info, version, version, &bytes) {
+                        Ours::Bytes(again) => assert_eq!(hex(&again), text, "{line}"),
+                        Ours::EncodeRefused(error) => panic!("{line}: {text}: encode: {error}"),
+                        Ours::DecodeRefused(error) => panic!("{line}: {text}: decode: {error}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_we_write_comes_back_byte_for_byte_from_kafka() {
+    let mut rng = Rng(12);
+    let schema = schema();
+    for mut oracle in oracles() {
+        for (info, schema) in MESSAGES.iter().zip(&schema) {
+            let Some((min, max)) = oracle.common_versions(info) else { continue };
+            for version in min..=max {
+                for _ in 0..rounds(12) {
+                    let seed = rng.next_u64();
+                    let bytes = message(schema, version, &mut Rng(seed));
+                    let Ours::Bytes(written) = ours(info, version, version, &bytes) else {
+                        panic!("{} v{version} seed {seed}", info.name)
+                    };
+                    let answer = oracle.recode(info.name, version, version, &written);
+                    assert_eq!(answer, Answer::Ok(hex(&written)), "{} v{version} seed {seed}", info.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn moved_to_another_version_a_message_keeps_loses_or_refuses_the_same_as_in_kafka() {
+    let mut rng = Rng(13);
+    let mut differences = std::collections::BTreeSet::<String>::new();
+    for mut oracle in oracles() {
+        for info in MESSAGES {
+            let Some((min, max)) = oracle.common_versions(info) else { continue };
+            for from in min..=max {
+                for to in (min..=max).filter(|to| *to != from) {
+                    for _ in 0..rounds(2) {
+                        let seed = rng.next_u64() >> 1;
+                        let line = format!("fill {} {from} {seed}", info.name);
+                        let Answer::Ok(text) = oracle.ask(&line) else { panic!("{line}") };
+                        let bytes = unhex(&text);
+                        let kafkas = oracle.recode(info.name, from, to, &bytes);
+                        let context = format!("{} v{from} to v{to}: {text}", info.name);
+                        match (ours(info, from, to, &bytes), kafkas) {
+                            (Ours::Bytes(ours), Answer::Ok(kafkas)) => {
+                                assert_eq!(hex(&ours), kafkas, "{context}");
+                            }
+                            (Ours::EncodeRefused(_), Answer::Refused(_)) => {}
+                            (Ours::Bytes(_), kafkas) => {
+                                differences.insert(format!("{} v{from} to v{to}: {kafkas:?}", info.name));
+                            }
+                            (Ours::EncodeRefused(error), _) => {
+                                differences.insert(error);
+                            }
+                            (Ours::DecodeRefused(error), _) => panic!("{context}: {error}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(differences.is_empty(), "refused by one alone: {differences:#?}");
+}
+
+/// The places where we refuse what Kafka reads: the list in the documentation of `wire`.
+fn is_stricter_on_purpose(error: &DecodeError) -> bool {
+    matches!(
+        error,
+        DecodeError::TagOrder { .. }
+            | DecodeError::TagSize { .. }
+            | DecodeError::BadVarint { .. }
+            | DecodeError::BadLength { .. }
+    )
+}
+
+#[test]
+fn damaged_messages_are_refused_where_kafka_refuses_them() {
+    let mut rng = Rng(14);
+    let schema = schema();
+    let (mut both_read, mut both_refuse, mut stricter) = (0, 0, 0);
+    for mut oracle in oracles() {
+        for (info, schema) in MESSAGES.iter().zip(&schema) {
+            let Some((min, max)) = oracle.common_versions(info) else { continue };
+            for version in min..=max {
+                for _ in 0..rounds(12) {
+                    let mut bytes = message(schema, version, &mut rng);
+                    damage(&mut bytes, &mut rng);
+                    let context = format!("{} v{version}: {}", info.name, hex(&bytes));
+                    match (
+                        ours(info, version, version, &bytes),
+                        oracle.recode(info.name, version, version, &bytes),
+                    ) {
+                        (Ours::Bytes(ours), Answer::Ok(kafkas)) => {
+                            both_read += 1;
+                            // Replacements of malformed UTF-8 are cut differently for encoded surrogates.
+                            if hex(&ours) != kafkas && !kafkas.contains("efbfbd") {
+                                panic!("{context}: read differently: {} {kafkas}", hex(&ours));
+                            }
+                        }
+                        (Ours::DecodeRefused(_), Answer::Refused(_) | Answer::Trailing) => both_refuse += 1,
+                        (Ours::EncodeRefused(_), Answer::Refused(_)) => both_refuse += 1,
+                        (Ours::DecodeRefused(error), _) if is_stricter_on_purpose(&error) => stricter += 1,
+                        (Ours::DecodeRefused(error), kafkas) => {
+                            panic!("{context}: {error}; Kafka: {kafkas:?}")
+                        }
+                        (Ours::EncodeRefused(error), kafkas) => {
+                            panic!("{context}: {error}; Kafka: {kafkas:?}")
+                        }
+                        (Ours::Bytes(_), kafkas) => panic!("{context}: Kafka: {kafkas:?}"),
+                    }
+                }
+            }
+        }
+        println!("read by both {both_read}, refused by both {both_refuse}, by us alone {stricter}");
+        assert!(both_read > 100 && both_refuse > 100, "the damage is too mild or too hard to tell anything");
+    }
+}
+
+/// One to three bytes changed, or the end cut off or extended.
+fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    match rng.below(10) {
+        0 => bytes.truncate(rng.below(bytes.len() as u64) as usize),
+        1 => bytes.push(rng.next_u64() as u8),
+        _ => {
+            for _ in 0..=rng.below(3) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = [
+                        0,
+                        1,
+                        0x7f,
+                        0x80,
+                        0xff,
+                        byte.wrapping_add(1),
+                        byte.wrapping_sub(1),
+                        rng.next_u64() as u8,
+                    ][rng.below(8) as usize];
+                }
+            }
+        }
+    }
+}
