@@ -234,6 +234,8 @@ fn is_stricter_on_purpose(error: &DecodeError) -> bool {
             | DecodeError::TagSize { .. }
             | DecodeError::BadVarint { .. }
             | DecodeError::BadLength { .. }
+            // A newer Kafka refuses it as well; one that does not know the tag keeps it.
+            | DecodeError::TagNotInVersion { .. }
     )
 }
 

@@ -51,7 +51,7 @@ pub struct RequestHeader {
     pub request_api_key: i16,
     pub request_api_version: i16,
     pub correlation_id: i32,
-    /// Versions 1+.
+    /// Versions 1+, dropped by others.
     pub client_id: Option<String>,
     /// Tagged fields that this schema does not know.
     pub unknown_tags: UnknownTags,
@@ -97,12 +97,6 @@ impl RequestHeader {
         put_i32(w, self.correlation_id);
         if version >= 1 {
             put_nullable_string(w, false, self.client_id.as_deref())?;
-        } else {
-            check_default(
-                self.client_id.as_ref().is_some_and(String::is_empty),
-                "RequestHeader.client_id",
-                version,
-            )?;
         }
         if flexible {
             put_tags(w, &self.unknown_tags, &[])

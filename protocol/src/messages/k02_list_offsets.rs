@@ -266,7 +266,7 @@ impl ListOffsetsTopicResponse {
 pub struct ListOffsetsPartitionResponse {
     pub partition_index: i32,
     pub error_code: ErrorCode,
-    /// Version 0, dropped by others.
+    /// Version 0.
     pub old_style_offsets: Vec<i64>,
     /// Versions 1+. Default -1.
     pub timestamp: i64,
@@ -320,6 +320,12 @@ impl ListOffsetsPartitionResponse {
             for item in &self.old_style_offsets {
                 put_i64(w, *item);
             }
+        } else {
+            check_default(
+                self.old_style_offsets.is_empty(),
+                "ListOffsetsPartitionResponse.old_style_offsets",
+                version,
+            )?;
         }
         if version >= 1 {
             put_i64(w, self.timestamp);
