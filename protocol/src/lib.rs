@@ -6,6 +6,7 @@
 //!
 //! Nothing here does I/O, and no decoder allocates more than its reader's budget.
 
+pub mod fuzz;
 pub mod messages;
 pub mod records;
 pub mod wire;

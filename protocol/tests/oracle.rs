@@ -33,7 +33,13 @@ impl Oracle {
     fn start(jars: &str) -> Self {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/Oracle.java");
         let mut process = Command::new("java")
-            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", &format!("{jars}/*"), program])
+            .args([
+                "-Xmx256m",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                &format!("{}/*", jars.trim_end_matches("/*")),
+                program,
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -130,14 +136,13 @@ fn kafka_has_every_version_that_we_have_and_we_have_kafkas() {
     // Only the newest release in the list has everything.
     for mut oracle in oracles().into_iter().take(1) {
         for info in MESSAGES {
-            // A file that Kafka itself writes without a generated class in some releases.
-            let (min, max) =
-                oracle.common_versions(info).unwrap_or_else(|| panic!("Kafka has no {}", info.name));
-            assert_eq!(max, info.max_version, "{} goes beyond Kafka's versions", info.name);
-            let Answer::Ok(range) = oracle.ask(&format!("range {}", info.name)) else { unreachable!() };
+            let Answer::Ok(range) = oracle.ask(&format!("range {}", info.name)) else {
+                panic!("Kafka has no {}", info.name)
+            };
             let (kafka_min, kafka_max) = range.split_once(' ').unwrap();
             assert_eq!(kafka_max, info.max_version.to_string(), "last version of {}", info.name);
-            assert_eq!(kafka_min, min.to_string(), "first version of {}", info.name);
+            // Ours may begin earlier: with what 3.9 serves.
+            assert!(info.min_version <= kafka_min.parse().unwrap(), "first version of {}", info.name);
         }
     }
 }
@@ -234,8 +239,6 @@ fn is_stricter_on_purpose(error: &DecodeError) -> bool {
             | DecodeError::TagSize { .. }
             | DecodeError::BadVarint { .. }
             | DecodeError::BadLength { .. }
-            // A newer Kafka refuses it as well; one that does not know the tag keeps it.
-            | DecodeError::TagNotInVersion { .. }
     )
 }
 
@@ -244,7 +247,8 @@ fn damaged_messages_are_refused_where_kafka_refuses_them() {
     let mut rng = Rng(14);
     let schema = schema();
     let (mut both_read, mut both_refuse, mut stricter) = (0, 0, 0);
-    for mut oracle in oracles() {
+    // The newest release only: an older one keeps as raw bytes the tags that it does not know.
+    for mut oracle in oracles().into_iter().take(1) {
         for (info, schema) in MESSAGES.iter().zip(&schema) {
             let Some((min, max)) = oracle.common_versions(info) else { continue };
             for version in min..=max {

@@ -1,4 +1,4 @@
-//! `cargo xtask generate [--check]`.
+//! `cargo xtask generate [--check]`: the message code of the protocol crate. `cargo xtask corpus`: its fuzz seeds.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,8 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["generate"] => xtask::generate::write(),
         ["generate", "--check"] => xtask::generate::check(),
-        _ => Err("usage: cargo xtask generate [--check]".into()),
+        ["corpus"] => xtask::corpus::write(),
+        _ => Err("usage: cargo xtask generate [--check] | corpus".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
