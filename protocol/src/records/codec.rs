@@ -89,8 +89,8 @@ pub struct UnknownCodecName(pub String);
 pub struct Compression {
     /// The codec.
     pub codec: Codec,
-    /// gzip: 0-9; zstd: -131072..=22, of which those above [`MAX_ZSTD_LEVEL`](super::MAX_ZSTD_LEVEL) are taken as
-    /// that, so that memory stays bounded; ignored by the others. `None`: the codec's default (gzip 6, zstd 3).
+    /// gzip: 0-9; zstd: -131072..=22 (the search is cut to bounded memory); ignored by the others. `None`: the codec's
+    /// default (gzip 6, zstd 3).
     pub level: Option<i32>,
 }
 

@@ -62,10 +62,48 @@ pub(super) fn exchange_header(
     new: &[u8; CRC_COVERED_HEADER_BYTES],
     body_length_bytes: u64,
 ) -> u32 {
-    // combine(a, b, n) = shift(a, n) ^ b, so the header's share of a CRC is combine(header_crc, 0, n).
-    let shifted = |bytes: &[u8]| {
-        let crc = u64::from(Crc32c::of(bytes));
-        crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, crc, 0, body_length_bytes) as u32
-    };
-    old_crc ^ shifted(old) ^ shifted(new)
+    // Start value and final inversion cancel out, so the difference of the two headers, as a polynomial, moved up by
+    // the length of the body is the difference of the two CRCs.
+    let difference = Crc32c::of(old) ^ Crc32c::of(new);
+    old_crc ^ multiply(difference, x_to_the_bytes(body_length_bytes))
+}
+
+/// The Castagnoli polynomial, bits reversed as everywhere here: bit 31 is x⁰.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// a · b modulo the polynomial.
+const fn multiply(mut a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    while a != 0 {
+        if a & (1 << 31) != 0 {
+            product ^= b;
+        }
+        a <<= 1;
+        b = if b & 1 == 0 { b >> 1 } else { (b >> 1) ^ POLYNOMIAL };
+    }
+    product
+}
+
+/// x^(8 · 2^k) for each k.
+const POWERS: [u32; 32] = {
+    let mut powers = [0; 32];
+    // x⁸.
+    let mut power = 1 << 23;
+    let mut k = 0;
+    while k < powers.len() {
+        powers[k] = power;
+        power = multiply(power, power);
+        k += 1;
+    }
+    powers
+};
+
+/// x^(8 · bytes): what moving a CRC up by that many bytes multiplies it with. Bodies are shorter than 2³² bytes.
+fn x_to_the_bytes(bytes: u64) -> u32 {
+    let one = 1 << 31;
+    POWERS
+        .iter()
+        .enumerate()
+        .filter(|(k, _)| bytes >> k & 1 == 1)
+        .fold(one, |product, (_, &power)| multiply(product, power))
 }

@@ -211,6 +211,16 @@ impl<'a, 's> RecordCursor<'a, 's> {
 
     /// The record's length and how many bytes that took.
     fn read_length(&mut self) -> Result<(usize, usize), BatchError> {
+        let mut at = 0;
+        if let Ok(size @ 0..) = read_i32(self.source.fill()?, &mut at) {
+            self.source.consume(at);
+            return Ok((size as usize, at));
+        }
+        self.read_length_bytewise()
+    }
+
+    #[cold]
+    fn read_length_bytewise(&mut self) -> Result<(usize, usize), BatchError> {
         let mut bytes = [0; varint::MAX_VARINT_BYTES];
         let mut length = 0;
         loop {

@@ -1,7 +1,7 @@
 //! The writing side of the codecs: record bytes in, compressed pieces out to a sink, in bounded memory.
 //!
-//! The output is a function of the input bytes alone, however they are split. Formats are those of Kafka's own
-//! clients: gzip with a plain header, xerial snappy in 32 KiB blocks, LZ4 frames of independent 64 KiB blocks without
+//! The same pieces give the same output; of snappy and lz4 it depends on the bytes alone and not on their split.
+//! Formats are those of Kafka's own clients: gzip with a plain header, xerial snappy in 32 KiB blocks, LZ4 frames of independent 64 KiB blocks without
 //! checksums, zstd frames with a window of at most 1 MiB.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -12,8 +12,11 @@ use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, get_error_name, zst
 
 use super::{BatchError, Codec, Compression};
 
-/// The highest zstd level that is used; higher ones in a topic's configuration are taken as this.
-pub const MAX_ZSTD_LEVEL: i32 = 12;
+/// Zstd levels up to this have small tables of their own accord.
+const SMALL_ZSTD_LEVEL: i32 = 3;
+/// Entries of the search tables above that level, as an exponent; 4 bytes each. The library's own would take up to
+/// 640 MiB at level 22.
+const ZSTD_TABLE_LOG: u32 = 18;
 /// Window of the zstd frames that we write, as an exponent: batches are rarely larger.
 const ZSTD_WINDOW_LOG: u32 = 20;
 const DEFAULT_ZSTD_LEVEL: i32 = 3;
@@ -30,10 +33,11 @@ const OUT_BYTES: usize = 32 << 10;
 pub fn compressor_memory_bytes(compression: Compression) -> usize {
     match compression.codec {
         Codec::None => 0,
-        Codec::Gzip => (320 << 10) + OUT_BYTES,
+        Codec::Gzip => 512 << 10,
         Codec::Snappy => 160 << 10,
         Codec::Lz4 => 256 << 10,
-        Codec::Zstd => 26 << 20,
+        Codec::Zstd if compression.level.unwrap_or(DEFAULT_ZSTD_LEVEL) <= SMALL_ZSTD_LEVEL => 3 << 20,
+        Codec::Zstd => 5 << 20,
     }
 }
 
@@ -83,9 +87,13 @@ impl Compressor {
             Codec::Zstd => {
                 let error = |code| failed(Codec::Zstd, get_error_name(code));
                 let mut context = CCtx::try_create().ok_or(failed(Codec::Zstd, "no memory for a context"))?;
-                let level = compression.level.unwrap_or(DEFAULT_ZSTD_LEVEL).min(MAX_ZSTD_LEVEL);
+                let level = compression.level.unwrap_or(DEFAULT_ZSTD_LEVEL);
                 context.set_parameter(CParameter::CompressionLevel(level)).map_err(error)?;
                 context.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LOG)).map_err(error)?;
+                if level > SMALL_ZSTD_LEVEL {
+                    context.set_parameter(CParameter::HashLog(ZSTD_TABLE_LOG)).map_err(error)?;
+                    context.set_parameter(CParameter::ChainLog(ZSTD_TABLE_LOG)).map_err(error)?;
+                }
                 Self::Zstd { context, out: vec![0; OUT_BYTES] }
             }
         })

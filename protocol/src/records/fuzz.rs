@@ -46,8 +46,10 @@ pub fn fuzz_record_batch(data: &[u8]) {
         let verdict = validate(&header, &slices, &options, &mut scratch);
         let whole = validate(&header, &[IoSlice::new(body)], &options, &mut scratch);
         match (&verdict, &whole) {
-            // How many bytes follow the last record depends on where the pieces end.
+            // How many bytes follow the last record depends on where the pieces end, and how much is inflated before
+            // damage is met depends on it too.
             (Err(BatchError::TrailingBytes { .. }), Err(BatchError::TrailingBytes { .. })) => {}
+            (Err(_), Err(_)) if header.compression() != Ok(Codec::None) => {}
             _ => assert_eq!(verdict, whole),
         }
         let Ok(summary) = verdict else { continue };

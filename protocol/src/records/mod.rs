@@ -43,7 +43,7 @@ pub use codec::{Codec, Compression, InflateLimits, UnknownCodecName};
 pub use control::{CONTROL_KEY_SIZE_BYTES, ControlRecordType, EndTxnMarker};
 pub use crc::{Crc32c, crc_of};
 pub use cursor::{Header, Headers, RecordCursor, RecordView};
-pub use deflate::{MAX_ZSTD_LEVEL, compressor_memory_bytes};
+pub use deflate::compressor_memory_bytes;
 pub use error::{BatchError, BatchErrorKind, Field, RecordError, RecordFault, RefusedBecause};
 pub use header::{
     BatchHeader, HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, MAX_BATCH_LENGTH,

@@ -263,6 +263,12 @@ fn check_header(header: &BatchHeader, origin: Origin) -> Result<(), BatchError> 
     Ok(())
 }
 
+/// Earliest and latest accepted timestamp. `i64::MAX`, Kafka's default, means no limit.
+fn accepted_range(now_ms: i64, before_max_ms: i64, after_max_ms: i64) -> (i64, i64) {
+    let earliest = if before_max_ms == i64::MAX { i64::MIN } else { now_ms.saturating_sub(before_max_ms) };
+    (earliest, now_ms.saturating_add(after_max_ms))
+}
+
 /// The checks per record; a few compares each, no allocation unless a record is refused.
 #[derive(Debug)]
 struct Checks {
@@ -287,10 +293,7 @@ impl Checks {
     fn new(header: &BatchHeader, options: &ValidateOptions) -> Self {
         let limited = options.origin == Origin::Client && options.timestamp_type == TimestampType::CreateTime;
         let (earliest, latest) = if limited {
-            (
-                options.now_ms.saturating_sub(options.timestamp_before_max_ms),
-                options.now_ms.saturating_add(options.timestamp_after_max_ms),
-            )
+            accepted_range(options.now_ms, options.timestamp_before_max_ms, options.timestamp_after_max_ms)
         } else {
             (i64::MIN, i64::MAX)
         };
@@ -332,8 +335,7 @@ impl Checks {
         if let Some((before, after)) = self.timestamp_limits_ms
             && timestamp != NO_TIMESTAMP
         {
-            let earliest = self.now_ms.saturating_sub(before);
-            let latest = self.now_ms.saturating_add(after);
+            let (earliest, latest) = accepted_range(self.now_ms, before, after);
             if !(earliest..=latest).contains(&timestamp) {
                 self.refuse(meta, RefusedBecause::TimestampOutOfRange { timestamp, earliest, latest });
             }

@@ -1,0 +1,124 @@
+//! Peak memory of validation, reading and recompression, counted by the allocator, against the bound that is known
+//! before each begins. One test, because the counters are the process's.
+
+use std::alloc::System;
+use std::io::IoSlice;
+
+use weir_budget::{CountingAllocator, allocated_bytes, peak_allocated_bytes, reset_peaks};
+use weir_protocol::records::*;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<System> = CountingAllocator::new(System);
+
+/// Bytes above the level at the start that `work` held at its peak.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = allocated_bytes();
+    reset_peaks();
+    let result = work();
+    (peak_allocated_bytes() - before, result)
+}
+
+fn batch(compression: Compression, value_bytes: usize, count: usize, noise: bool) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(compression);
+    let mut state = 1_u64;
+    for _ in 0..count {
+        let value: Vec<u8> = (0..value_bytes)
+            .map(|i| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if noise { (state >> 56) as u8 } else { (i / 64) as u8 }
+            })
+            .collect();
+        builder.append(1, Some(b"key"), Some(&value), &[]).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn no_batch_holds_more_than_was_announced() {
+    let options = ValidateOptions::default();
+    let limits = InflateLimits::default();
+    for codec in Codec::ALL {
+        for (value_bytes, count) in [(0, 1), (100, 10), (1000, 500), (100_000, 8), (1_500_000, 1)] {
+            for noise in [false, true] {
+                let batch = batch(codec.into(), value_bytes, count, noise);
+                let (front, body) = batch.split_first_chunk().unwrap();
+                let header = BatchHeader::parse(front).unwrap();
+                let body: Vec<IoSlice<'_>> = body.chunks(16 << 10).map(IoSlice::new).collect();
+                let name = format!("{codec}, {count} × {value_bytes}, noise {noise}");
+
+                let announced = working_memory_bytes(&header, &body, &limits).unwrap();
+                let at_most = max_working_memory_bytes(codec, header.body_size_bytes(), &limits);
+                assert!(announced <= at_most, "{name}: {announced} > {at_most}");
+                let mut scratch = Scratch::new(usize::MAX);
+                let (peak, summary) = peak_of(|| validate(&header, &body, &options, &mut scratch));
+                assert_eq!(summary.unwrap().record_count as usize, count);
+                assert!(peak <= announced as u64, "{name}: held {peak}, announced {announced}");
+                println!("{name}: held {peak}, announced {announced}, at most {at_most}");
+                // What stays is what the scratch says that it holds, give or take its rounding of gzip's state.
+                assert!(
+                    allocated_bytes()
+                        >= scratch.held_bytes() as u64 - if codec == Codec::Gzip { 96 << 10 } else { 0 }
+                );
+                assert!(scratch.held_bytes() <= announced, "{name}");
+                drop(scratch);
+
+                // The next batch of the same kind allocates nothing at all.
+                let mut scratch = Scratch::new(usize::MAX);
+                validate(&header, &body, &options, &mut scratch).unwrap();
+                let (peak, _) = peak_of(|| validate(&header, &body, &options, &mut scratch).unwrap());
+                assert_eq!(peak, 0, "{name}, again");
+
+                // Nothing is kept where nothing may be.
+                let mut scratch = Scratch::new(0);
+                let before = allocated_bytes();
+                validate(&header, &body, &options, &mut scratch).unwrap();
+                assert_eq!(allocated_bytes(), before, "{name}");
+
+                // A reader adds one record that lies across a border, at most twice while it grows.
+                let (peak, ()) = peak_of(|| {
+                    let mut cursor =
+                        RecordCursor::new(&header, &body, 2_000_000, &limits, &mut scratch).unwrap();
+                    while cursor.next_record().unwrap().is_some() {}
+                });
+                let bound = announced as u64 + 2 * (value_bytes as u64 + 32).max(16 << 10);
+                assert!(peak <= bound, "{name}: reader held {peak}, bound {bound}");
+            }
+        }
+    }
+
+    for to in Codec::ALL {
+        for level in [None, Some(-5), Some(1), Some(2), Some(4), Some(9), Some(14), Some(22)] {
+            let to = Compression { codec: to, level };
+            let batch = batch(Codec::None.into(), 5000, 100, true);
+            let (front, body) = batch.split_first_chunk().unwrap();
+            let header = BatchHeader::parse(front).unwrap();
+            let body = [IoSlice::new(body)];
+            let mut scratch = Scratch::new(0);
+            let (peak, result) = peak_of(|| {
+                recompress::<BatchError>(&header, &body, to, &limits, &mut scratch, &mut |_| Ok(()))
+            });
+            result.unwrap();
+            let announced = compressor_memory_bytes(to) as u64;
+            println!("to {to:?}: held {peak}, announced {announced}");
+            assert!(peak <= announced, "to {to:?}: held {peak}, announced {announced}");
+        }
+    }
+
+    // A frame that names a large window but holds little is charged for the window, and no more.
+    for level in [1, 3, 9, 19] {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level).unwrap();
+        std::io::Write::write_all(&mut encoder, &[12, 0, 0, 0, 1, 1, 0]).unwrap();
+        let body = encoder.finish().unwrap();
+        let mut header = BatchHeader { record_count: 1, last_offset_delta: 0, ..BatchHeader::default() };
+        header.set_compression(Codec::Zstd);
+        header.batch_length += body.len() as i32;
+        let body = [IoSlice::new(&body)];
+        header.crc = crc_of(&header, &body);
+        let announced = working_memory_bytes(&header, &body, &limits).unwrap();
+        let mut scratch = Scratch::new(0);
+        let (peak, result) = peak_of(|| validate(&header, &body, &options, &mut scratch));
+        println!("zstd level {level}: held {peak}, announced {announced}");
+        result.unwrap();
+        assert!(peak <= announced as u64 && peak * 2 > announced as u64);
+    }
+}
