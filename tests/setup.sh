@@ -44,17 +44,17 @@ fi
 
 # --- Apache Kafka: broker, tools, Connect, Streams ---------------------------------------------------------
 dep() { printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$@"; }
-kafka() {
-  local version=$1 home=$dir/kafka-$1
+# release NAME VERSION ARTIFACT...: everything that these artifacts of one release need, in NAME-VERSION/libs.
+release() {
+  local name=$1 version=$2 home=$dir/$1-$2
+  shift 2
   mkdir -p "$home"
   {
     printf '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
     printf '<groupId>weir</groupId><artifactId>interop</artifactId><version>1</version><dependencies>\n'
-    for artifact in kafka_2.13 kafka-tools connect-runtime kafka-streams; do
-      dep org.apache.kafka $artifact "$version"
+    for artifact in "$@"; do
+      dep org.apache.kafka "$artifact" "$version"
     done
-    # The file connectors of 4.4.0 are not in the repository; those of 4.3.1 run on the newer runtime.
-    dep org.apache.kafka connect-file "${version/4.4.0/4.3.1}"
     # 4.x brings no logging backend of its own; 3.9 does.
     case $version in 4.*)
       dep org.slf4j slf4j-api 2.0.17
@@ -64,18 +64,21 @@ kafka() {
     esac
     printf '</dependencies></project>\n'
   } > "$home/pom.xml"
-  if done_with "kafka-$version" "$home/pom.xml" && [ -e "$home/libs/kafka_2.13-$version.jar" ]; then
-    say "Apache Kafka $version is there"
+  if done_with "$name-$version" "$home/pom.xml" && [ -d "$home/libs" ]; then
+    say "Apache Kafka $version ($name) is there"
     return
   fi
-  say "fetching Apache Kafka $version"
+  say "fetching Apache Kafka $version ($name)"
   rm -rf "$home/libs"
   (cd "$home" && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=libs) \
     >"$home/mvn.log" 2>&1 || { tail -30 "$home/mvn.log" >&2; die "mvn failed for Apache Kafka $version"; }
-  mark_done "kafka-$version" "$home/pom.xml"
+  mark_done "$name-$version" "$home/pom.xml"
 }
-kafka 4.4.0
-kafka 3.9.2
+release kafka 4.4.0 kafka_2.13 kafka-tools kafka-streams
+release kafka 3.9.2 kafka_2.13 kafka-tools kafka-streams
+# The file connectors of 4.4.0 are not published; 4.3.1 is the newest whole release of Connect.
+release connect 4.3.1 connect-runtime connect-file
+release connect 3.9.2 connect-runtime connect-file
 
 # Our small Java mains, compiled once for each release against its own classes.
 for version in 4.4.0 3.9.2; do

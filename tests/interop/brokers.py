@@ -41,9 +41,9 @@ def free_port():
                 continue
 
 
-def java_command(version, heap="256m", extra=()):
+def java_command(version, heap="256m", extra=(), part="kafka"):
     """`java` with the classes of one Kafka release and ours, up to and without the main class."""
-    home = INTEROP / f"kafka-{version}"
+    home = INTEROP / f"{part}-{version}"
     return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *extra,
             f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}",
             f"-Dlog4j.configuration=file:{JAVA / 'log4j.properties'}",

@@ -45,6 +45,10 @@ def check(condition, *seen):
 
 def equal(got, expected, what):
     if got != expected:
+        if isinstance(got, list) and isinstance(expected, list) and max(len(got), len(expected)) > 5:
+            at = next((i for i, (a, b) in enumerate(zip(got, expected)) if a != b), min(len(got), len(expected)))
+            raise Failed(f"{what}: {len(got)} items, expected {len(expected)}; they differ from item {at} on: "
+                         f"got {_short(got[at:at + 3])}, expected {_short(expected[at:at + 3])}")
         raise Failed(f"{what}: expected {_short(expected)}, got {_short(got)}")
 
 
