@@ -111,7 +111,7 @@ class Test:
         ok=False, which returns (exit, out, err)."""
         if isinstance(classes, str):
             classes = [classes]
-        classes = [c if "." in c or c in OURS else "org.apache.kafka.tools." + c for c in classes]
+        classes = [c if c.startswith(("org.", "kafka.")) or c in OURS else "org.apache.kafka.tools." + c for c in classes]
         with socket.create_connection(("127.0.0.1", self.hosts[version]), 5) as s:
             s.settimeout(timeout)
             request = {"class": classes, "args": [str(a) for a in args], "stdin": stdin}

@@ -585,6 +585,7 @@ def recreated(t):
         except Exception:
             return False
     wait_until(make, "the topic is made again")
+    wait_until(lambda: topic in t.admin.list_topics(timeout=10).topics, "the topic is there again")
     second = t.admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
     check(str(first) != str(second), "the same topic id twice", first)
     produce_all(producer(t), topic, [{"value": b"new"}])

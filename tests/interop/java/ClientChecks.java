@@ -19,13 +19,16 @@ import org.apache.kafka.common.serialization.*;
 
 public final class ClientChecks {
     private static String bootstrap, release;
-    private static Admin admin;
+    /** Checks run side by side in one JVM, each in its thread. */
+    private static final ThreadLocal<Admin> ADMIN = new ThreadLocal<>();
+
+    private static Admin admin() { return ADMIN.get(); }
 
     public static void main(String[] args) throws Exception {
         bootstrap = args[0];
         release = args[2];
         try (Admin a = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap))) {
-            admin = a;
+            ADMIN.set(a);
             switch (args[1]) {
                 case "records": records(); break;
                 case "timestamps": timestamps(); break;
@@ -60,7 +63,7 @@ public final class ClientChecks {
 
     private static String topic(int partitions, Map<String, String> configs) throws Exception {
         String name = name("t");
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(configs))).all().get();
+        admin().createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(configs))).all().get();
         return name;
     }
 
@@ -203,7 +206,7 @@ public final class ClientChecks {
             }
         }
         TopicPartition tp = new TopicPartition(t, 0);
-        ListOffsetsResult.ListOffsetsResultInfo top = admin.listOffsets(Map.of(tp, OffsetSpec.maxTimestamp())).partitionResult(tp).get();
+        ListOffsetsResult.ListOffsetsResultInfo top = admin().listOffsets(Map.of(tp, OffsetSpec.maxTimestamp())).partitionResult(tp).get();
         equal(top.offset(), 199L, "offset of the maximum timestamp");
         proved("CreateTime and LogAppendTime in answers and records; offsetsForTimes inside a compressed batch; maximum timestamp; seek, pause, resume, position");
         try (KafkaConsumer<byte[], byte[]> c = consumer("isolation.level", "read_committed")) {
@@ -324,13 +327,13 @@ public final class ClientChecks {
                 for (int i = 0; i < 600; i++) p.send(new ProducerRecord<>(t, i % 6, null, bytes("" + i)));
             }
             until(assignor + ": all records", () -> a.seen.size() + b.seen.size() == 600);
-            ConsumerGroupDescription d = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+            ConsumerGroupDescription d = admin().describeConsumerGroups(List.of(group)).all().get().get(group);
             equal(d.members().size(), 2, "described members");
             b.leave();
             until(assignor + ": the rest comes back", () -> a.owned.size() == 6);
             a.leave();
             long sum = 0;
-            for (OffsetAndMetadata o : admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().values()) sum += o.offset();
+            for (OffsetAndMetadata o : admin().listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().values()) sum += o.offset();
             equal(sum, 600L, "committed in all");
         }
         proved("RangeAssignor and StickyAssignor (eager, all revoked), CooperativeStickyAssignor (only what moves is revoked): join, share, leave, 600 records once each, commits");
@@ -369,7 +372,7 @@ public final class ClientChecks {
         until("the older of two with one instance id is fenced", () -> again.failed instanceof FencedInstanceIdException);
         usurper.stop = true;
         usurper.thread.join(20_000);
-        admin.removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("two")))).all().get();
+        admin().removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("two")))).all().get();
         until("the rest comes to the other", () -> a.owned.size() == 4);
         a.leave();
         proved("static membership: return without a rebalance, FencedInstanceIdException for a double, removal by the administrator");
@@ -377,52 +380,52 @@ public final class ClientChecks {
 
     private static void administration() throws Exception {
         String t = topic(2, Map.of("retention.ms", "99999"));
-        TopicDescription d = admin.describeTopics(List.of(t)).allTopicNames().get().get(t);
+        TopicDescription d = admin().describeTopics(List.of(t)).allTopicNames().get().get(t);
         check(!d.topicId().equals(Uuid.ZERO_UUID) && d.partitions().size() == 2, "description", d);
-        equal(admin.describeTopics(TopicCollection.ofTopicIds(List.of(d.topicId()))).allTopicIds().get().get(d.topicId()).name(), t, "topic by id");
-        fails(admin.createTopics(List.of(new NewTopic(t, 1, (short) 1))).all(), TopicExistsException.class, "same topic again");
-        fails(admin.createTopics(List.of(new NewTopic(name("x"), 1, (short) 2))).all(), InvalidReplicationFactorException.class, "replication factor 2");
-        fails(admin.createTopics(List.of(new NewTopic("a b", 1, (short) 1))).all(), InvalidTopicException.class, "a space in the name");
-        fails(admin.createTopics(List.of(new NewTopic(name("x"), Map.of(0, List.of(77))))).all(), InvalidReplicaAssignmentException.class, "an unknown broker in the assignment");
-        admin.createPartitions(Map.of(t, NewPartitions.increaseTo(3))).all().get();
+        equal(admin().describeTopics(TopicCollection.ofTopicIds(List.of(d.topicId()))).allTopicIds().get().get(d.topicId()).name(), t, "topic by id");
+        fails(admin().createTopics(List.of(new NewTopic(t, 1, (short) 1))).all(), TopicExistsException.class, "same topic again");
+        fails(admin().createTopics(List.of(new NewTopic(name("x"), 1, (short) 2))).all(), InvalidReplicationFactorException.class, "replication factor 2");
+        fails(admin().createTopics(List.of(new NewTopic("a b", 1, (short) 1))).all(), InvalidTopicException.class, "a space in the name");
+        fails(admin().createTopics(List.of(new NewTopic(name("x"), Map.of(0, List.of(77))))).all(), InvalidReplicaAssignmentException.class, "an unknown broker in the assignment");
+        admin().createPartitions(Map.of(t, NewPartitions.increaseTo(3))).all().get();
         until("3 partitions", () -> {
             try {
-                return admin.describeTopics(List.of(t)).allTopicNames().get().get(t).partitions().size() == 3;
+                return admin().describeTopics(List.of(t)).allTopicNames().get().get(t).partitions().size() == 3;
             } catch (Exception e) {
                 return false;
             }
         });
-        DescribeClusterResult cluster = admin.describeCluster();
+        DescribeClusterResult cluster = admin().describeCluster();
         equal(cluster.nodes().get().size(), 1, "nodes");
         int node = cluster.nodes().get().iterator().next().id();
-        String dir = admin.describeLogDirs(List.of(node)).allDescriptions().get().get(node).keySet().iterator().next();
+        String dir = admin().describeLogDirs(List.of(node)).allDescriptions().get().get(node).keySet().iterator().next();
         check(!dir.isEmpty(), "no log directory");
         TopicPartition tp = new TopicPartition(t, 0);
         try (KafkaProducer<byte[], byte[]> p = producer()) {
             for (int i = 0; i < 50; i++) p.send(new ProducerRecord<>(t, 0, null, bytes("" + i)));
             p.flush();
-            DescribeProducersResult.PartitionProducerState producers = admin.describeProducers(List.of(tp)).partitionResult(tp).get();
+            DescribeProducersResult.PartitionProducerState producers = admin().describeProducers(List.of(tp)).partitionResult(tp).get();
             equal(producers.activeProducers().size(), 1, "active producers");
             equal(producers.activeProducers().get(0).lastSequence(), 49, "last sequence");
         }
-        equal(admin.deleteRecords(Map.of(tp, RecordsToDelete.beforeOffset(20))).lowWatermarks().get(tp).get().lowWatermark(), 20L, "low watermark");
-        equal(admin.listOffsets(Map.of(tp, OffsetSpec.earliest())).partitionResult(tp).get().offset(), 20L, "earliest");
-        check(admin.describeMetadataQuorum().quorumInfo().get().leaderId() >= 0, "no quorum leader");
-        check(admin.describeFeatures().featureMetadata().get().finalizedFeatures().containsKey("metadata.version"), "no metadata.version");
-        fails(admin.describeAcls(AclBindingFilter.ANY).values(), SecurityDisabledException.class, "ACLs without an authorizer");
-        equal(admin.listPartitionReassignments().reassignments().get().size(), 0, "reassignments");
-        fails(admin.electLeaders(ElectionType.PREFERRED, Set.of(tp)).all(), ElectionNotNeededException.class, "preferred election");
-        equal(admin.describeClientQuotas(org.apache.kafka.common.quota.ClientQuotaFilter.all()).entities().get().size(), 0, "quotas");
-        check(admin.listTopics().names().get().contains(t), "topic not listed");
-        admin.deleteTopics(TopicCollection.ofTopicIds(List.of(d.topicId()))).all().get();
+        equal(admin().deleteRecords(Map.of(tp, RecordsToDelete.beforeOffset(20))).lowWatermarks().get(tp).get().lowWatermark(), 20L, "low watermark");
+        equal(admin().listOffsets(Map.of(tp, OffsetSpec.earliest())).partitionResult(tp).get().offset(), 20L, "earliest");
+        check(admin().describeMetadataQuorum().quorumInfo().get().leaderId() >= 0, "no quorum leader");
+        check(admin().describeFeatures().featureMetadata().get().finalizedFeatures().containsKey("metadata.version"), "no metadata.version");
+        fails(admin().describeAcls(AclBindingFilter.ANY).values(), SecurityDisabledException.class, "ACLs without an authorizer");
+        equal(admin().listPartitionReassignments().reassignments().get().size(), 0, "reassignments");
+        fails(admin().electLeaders(ElectionType.PREFERRED, Set.of(tp)).all(), ElectionNotNeededException.class, "preferred election");
+        equal(admin().describeClientQuotas(org.apache.kafka.common.quota.ClientQuotaFilter.all()).entities().get().size(), 0, "quotas");
+        check(admin().listTopics().names().get().contains(t), "topic not listed");
+        admin().deleteTopics(TopicCollection.ofTopicIds(List.of(d.topicId()))).all().get();
         until("the topic is gone", () -> {
             try {
-                return !admin.listTopics().names().get().contains(t);
+                return !admin().listTopics().names().get().contains(t);
             } catch (Exception e) {
                 return false;
             }
         });
-        fails(admin.describeTopics(List.of(t)).allTopicNames(), UnknownTopicOrPartitionException.class, "a deleted topic");
+        fails(admin().describeTopics(List.of(t)).allTopicNames(), UnknownTopicOrPartitionException.class, "a deleted topic");
         proved("Admin: topics by name and id, wrong requests get their errors, partitions, log directories, producers, DeleteRecords, quorum, features, ACLs disabled, reassignments, elections, quotas, delete by id");
     }
 }

@@ -12,6 +12,8 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.net.*;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 public final class ToolHost {
     static final PrintStream REAL_ERR = System.err;
@@ -24,6 +26,7 @@ public final class ToolHost {
     static final class Job extends ThreadGroup {
         final ByteArrayOutputStream out = new ByteArrayOutputStream(), err = new ByteArrayOutputStream();
         final InputStream in;
+        final List<Runnable> hooks = new CopyOnWriteArrayList<>();
         volatile Integer exit;
 
         Job(ThreadGroup parent, String name, byte[] stdin) {
@@ -74,7 +77,11 @@ public final class ToolHost {
         InvocationHandler leave = (proxy, method, a) -> leave((int) a[0], (String) a[1]);
         exitHook("setExitProcedure", leave);
         exitHook("setHaltProcedure", leave);
-        exitHook("setShutdownHookAdder", (proxy, method, a) -> null);
+        exitHook("setShutdownHookAdder", (proxy, method, a) -> {
+            Job job = Job.current();
+            if (job != null) job.hooks.add((Runnable) a[1]);
+            return null;
+        });
 
         ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         realOut.println(server.getLocalPort());
@@ -162,6 +169,14 @@ public final class ToolHost {
         } catch (Throwable e) {
             e.printStackTrace();
             job.exits(1);
+        }
+        // What the tool wanted to do at the end of its JVM: VerifiableProducer flushes there.
+        for (Runnable hook : job.hooks) {
+            try {
+                hook.run();
+            } catch (Throwable e) {
+                if (!(e instanceof ExitCalled)) e.printStackTrace();
+            }
         }
         System.out.flush();
         System.err.flush();
