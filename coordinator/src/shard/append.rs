@@ -62,7 +62,6 @@ pub(crate) struct Replaced {
     pub(crate) generation: i32,
     pub(crate) old: Member,
     pub(crate) new_id: Arc<str>,
-    pub(crate) token: Token,
     /// The leader before; clients before v9 must not see themselves as the leader.
     pub(crate) old_leader: Arc<str>,
     pub(crate) can_skip_assignment: bool,

@@ -272,7 +272,9 @@ impl Shard {
         let deleted: HashMap<&str, i64> =
             self.deleted_topics.iter().map(|topic| (&*topic.name, topic.deleted_at_ms)).collect();
         let mut tombstones = Tombstones::new(self.config.max_append_bytes);
-        'groups: for group in self.groups.values() {
+        // A tombstone must not follow a newer commit that is still on its way: such groups come next time.
+        let settled = self.groups.values().filter(|group| group.appends_in_flight == 0);
+        'groups: for group in settled {
             for topic in group.offsets.topics() {
                 let Some(deleted_at_ms) = deleted.get(&**topic) else { continue };
                 for (partition, offset) in group.offsets.partitions(topic) {

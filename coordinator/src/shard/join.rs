@@ -231,6 +231,11 @@ impl Turn<'_> {
 
     fn join_without_id(&mut self, group: &mut Group, joining: Joining) {
         let new_id = joining.new_member_id();
+        if group.has_member(&new_id) {
+            // The random bits are not random.
+            return self
+                .reply_join(joining.token, JoinGroupReply::refused("", GroupError::UnknownServerError));
+        }
         let holder =
             joining.instance_id.as_deref().and_then(|instance| group.static_member_id(instance)).cloned();
         match (holder, joining.instance_id.is_some()) {
@@ -390,7 +395,10 @@ impl Turn<'_> {
         match group.state() {
             // The assignment stays valid as long as the protocol does: no rebalance, but the new id must be in the log
             // before the member hears of it.
-            GroupState::Stable if group.select_protocol().as_ref() == group.protocol_name() => {
+            GroupState::Stable
+                if !group.replacement_in_flight
+                    && group.select_protocol().as_ref() == group.protocol_name() =>
+            {
                 let size_bytes = group.members().map(|member| member.assignment.len()).sum();
                 let record = self.group_record(group, size_bytes, |member| Arc::clone(&member.assignment));
                 let replaced = Replaced {
@@ -398,18 +406,19 @@ impl Turn<'_> {
                     generation: group.generation,
                     old,
                     new_id,
-                    token: joining.token,
                     old_leader,
                     can_skip_assignment: joining.can_skip_assignment,
                 };
                 match record {
                     Ok(record) => {
+                        group.replacement_in_flight = true;
                         self.append(group, vec![record], Vec::new(), Then::Replaced(Box::new(replaced)));
                     }
                     Err(error) => self.static_member_replaced(group, replaced, Some(error)),
                 }
             }
-            // The leader may be assigning to the old id at this moment.
+            // The leader may be assigning to the old id at this moment; or another id is on its way to the log, and what
+            // the log will have is not known.
             GroupState::Stable | GroupState::CompletingRebalance => self.prepare_rebalance(group, &reason),
             _ => {
                 self.maybe_complete_join(group);
@@ -425,14 +434,16 @@ impl Turn<'_> {
         error: Option<GroupError>,
     ) {
         let new_id = &replaced.new_id;
-        let is_waiting =
-            group.member(new_id).is_some_and(|member| member.awaiting_join == Some(replaced.token));
-        // A rebalance that began meanwhile takes the waiting member along.
-        if !is_waiting || !group.is_in(GroupState::Stable) || group.generation != replaced.generation {
+        group.replacement_in_flight = false;
+        // A rebalance that began meanwhile takes the waiting member along and writes its id.
+        if !group.has_member(new_id)
+            || !group.is_in(GroupState::Stable)
+            || group.generation != replaced.generation
+        {
             return;
         }
         if let Some(error) = error {
-            group.take_join(new_id);
+            let waiting = group.take_join(new_id);
             let deadline_ms = self.after(replaced.old.session_timeout_ms);
             let old_id = Arc::clone(&replaced.old.id);
             group.replace_member(new_id, |_| Member {
@@ -443,7 +454,10 @@ impl Turn<'_> {
             reply.member_id = Arc::from("");
             reply.leader = replaced.old_leader;
             reply.error = Some(error);
-            return self.reply_join(replaced.token, reply);
+            if let Some(token) = waiting {
+                self.reply_join(token, reply);
+            }
+            return;
         }
         let is_leader = group.is_leader(new_id);
         let mut reply = self.current_generation(group, new_id, is_leader && replaced.can_skip_assignment);

@@ -3,66 +3,20 @@
 //! Every change goes through a method here that keeps the derived counts (awaiting, supported protocols, bytes) true.
 //! Nothing here answers requests or writes records; `shard` decides, this file keeps the books.
 
+mod generation;
+mod state;
+mod timers;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
+
+pub use self::state::GroupState;
+pub(crate) use self::timers::{Due, JoinTimer};
 
 use crate::command::Token;
 use crate::error::GroupError;
 use crate::member::{Member, Protocol};
 use crate::offsets::GroupOffsets;
-use crate::subscription::SubscribedTopics;
-
-/// State of a classic group, with Kafka's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GroupState {
-    /// No members; offsets may be there.
-    Empty,
-    /// Members are joining.
-    PreparingRebalance,
-    /// All have joined; the leader's assignment is awaited.
-    CompletingRebalance,
-    /// Every member can have its assignment.
-    Stable,
-    /// The group is being deleted.
-    Dead,
-}
-
-impl GroupState {
-    /// The name in ListGroups and DescribeGroups.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            GroupState::Empty => "Empty",
-            GroupState::PreparingRebalance => "PreparingRebalance",
-            GroupState::CompletingRebalance => "CompletingRebalance",
-            GroupState::Stable => "Stable",
-            GroupState::Dead => "Dead",
-        }
-    }
-}
-
-impl fmt::Display for GroupState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// When the join phase ends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct JoinTimer {
-    pub(crate) deadline_ms: i64,
-    /// The first rebalance of an empty group may be put off once more: (this delay, what is left for further ones).
-    pub(crate) initial: Option<(i32, i32)>,
-}
-
-/// Something of a group whose time has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Due {
-    Session(Arc<str>),
-    PendingMember(Arc<str>),
-    Join,
-    Sync,
-}
 
 /// What a group adds to the shared account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,6 +57,8 @@ pub(crate) struct Group {
     pub(crate) sync_deadline_ms: Option<i64>,
     /// The generation whose assignment is being appended.
     pub(crate) sync_in_flight: Option<i32>,
+    /// The new id of a static member is being appended.
+    pub(crate) replacement_in_flight: bool,
     pub(crate) offsets: GroupOffsets,
     /// A record of this group is (or is about to be) in the log, so that only a tombstone ends it.
     pub(crate) has_records: bool,
@@ -137,6 +93,7 @@ impl Group {
             join_timer: None,
             sync_deadline_ms: None,
             sync_in_flight: None,
+            replacement_in_flight: false,
             offsets: GroupOffsets::default(),
             has_records: false,
             appends_in_flight: 0,
@@ -537,181 +494,5 @@ impl Group {
             }
         }
         if self.members.contains_key(id) { Ok(()) } else { Err(GroupError::UnknownMemberId) }
-    }
-
-    // Rebalance.
-
-    pub(crate) fn has_all_members_joined(&self) -> bool {
-        self.members.len() == self.awaiting_join && self.pending_members.is_empty()
-    }
-
-    /// The longest rebalance time-out of all members.
-    pub(crate) fn rebalance_timeout_ms(&self) -> i32 {
-        self.members.values().map(|member| member.rebalance_timeout_ms).max().unwrap_or(0)
-    }
-
-    pub(crate) fn supports_protocols(&self, protocol_type: &str, protocols: &[Protocol]) -> bool {
-        if self.state == GroupState::Empty {
-            return !protocol_type.is_empty() && !protocols.is_empty();
-        }
-        self.protocol_type.as_deref() == Some(protocol_type)
-            && protocols.iter().any(|protocol| {
-                self.supported.get(&protocol.name).copied().unwrap_or(0) == self.members.len()
-            })
-    }
-
-    /// The protocol with the most votes among those that all members support; the first voted for on a tie.
-    pub(crate) fn select_protocol(&self) -> Option<Arc<str>> {
-        let mut votes: Vec<(&Arc<str>, usize)> = Vec::new();
-        for member in self.members.values() {
-            let vote = member
-                .protocols
-                .iter()
-                .map(|protocol| &protocol.name)
-                .find(|name| self.supported.get(*name).copied() == Some(self.members.len()))?;
-            match votes.iter_mut().find(|(name, _)| *name == vote) {
-                Some((_, count)) => *count += 1,
-                None => votes.push((vote, 1)),
-            }
-        }
-        let most = votes.iter().map(|(_, count)| *count).max()?;
-        votes.into_iter().find(|(_, count)| *count == most).map(|(name, _)| Arc::clone(name))
-    }
-
-    /// Makes sure that the leader is one of those who have joined. False if nobody has.
-    pub(crate) fn elect_joined_leader(&mut self) -> bool {
-        let joined = |member: &Member| member.awaiting_join.is_some();
-        if self.leader.as_ref().and_then(|leader| self.members.get(leader)).is_some_and(joined) {
-            return true;
-        }
-        match self.members.values().find(|member| joined(member)) {
-            Some(member) => {
-                self.leader = Some(Arc::clone(&member.id));
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// The next generation: CompletingRebalance, or Empty without members.
-    pub(crate) fn init_next_generation(&mut self, now_ms: i64) {
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        self.clear_all_pending_sync();
-        self.new_member_added = false;
-        if self.members.is_empty() {
-            self.protocol_name = None;
-            self.leader = None;
-            self.transition_to(GroupState::Empty, now_ms);
-        } else {
-            self.protocol_name = self.select_protocol();
-            self.transition_to(GroupState::CompletingRebalance, now_ms);
-        }
-    }
-
-    /// What a record says about a group. Members follow with [`Group::add_member`].
-    pub(crate) fn restore(
-        &mut self,
-        generation: i32,
-        protocol_type: Option<Arc<str>>,
-        protocol_name: Option<Arc<str>>,
-        state_since_ms: Option<i64>,
-        is_stable: bool,
-    ) {
-        self.clear_members();
-        self.cancel_join_timer();
-        self.clear_all_pending_sync();
-        self.sync_in_flight = None;
-        self.generation = generation;
-        self.protocol_type = protocol_type;
-        self.protocol_name = protocol_name;
-        self.state_since_ms = state_since_ms;
-        self.previous_state = GroupState::Dead;
-        self.state = if is_stable { GroupState::Stable } else { GroupState::Empty };
-        self.has_records = true;
-    }
-
-    /// The leader that a record names, if it is one of the members.
-    pub(crate) fn restore_leader(&mut self, leader: Option<Arc<str>>) {
-        if leader.as_ref().is_some_and(|leader| self.members.contains_key(leader)) {
-            self.leader = leader;
-        }
-    }
-
-    /// Whether live members consume the topic. Unreadable subscriptions count as a subscription to everything.
-    pub(crate) fn subscribed_topics(&self) -> SubscribedTopics<'_> {
-        if !self.uses_consumer_protocol() {
-            return SubscribedTopics::none();
-        }
-        let protocol = self.protocol_name.as_deref();
-        let metadata = self.members.values().filter_map(|member| {
-            member
-                .protocols
-                .iter()
-                .find(|candidate| Some(&*candidate.name) == protocol)
-                .map(|found| &*found.metadata)
-        });
-        SubscribedTopics::of(metadata)
-    }
-
-    // Timers.
-
-    /// The shard must look at this group at `deadline_ms` at the latest.
-    pub(crate) fn note_deadline(&mut self, deadline_ms: i64) {
-        self.wake_ms = self.wake_ms.min(deadline_ms);
-    }
-
-    pub(crate) fn set_join_timer(&mut self, timer: JoinTimer) {
-        self.note_deadline(timer.deadline_ms);
-        self.join_timer = Some(timer);
-    }
-
-    pub(crate) fn cancel_join_timer(&mut self) {
-        self.join_timer = None;
-    }
-
-    pub(crate) fn set_sync_deadline(&mut self, deadline_ms: i64) {
-        self.note_deadline(deadline_ms);
-        self.sync_deadline_ms = Some(deadline_ms);
-    }
-
-    /// Everything whose time has come, the earliest first, and sets `wake_ms` to the earliest of the rest.
-    pub(crate) fn take_due(&mut self, now_ms: i64) -> Vec<Due> {
-        let mut due: Vec<(i64, Due)> = Vec::new();
-        let mut wake_ms = i64::MAX;
-        let mut look = |deadline_ms: i64, what: &dyn Fn() -> Due| {
-            if deadline_ms <= now_ms {
-                due.push((deadline_ms, what()))
-            } else {
-                wake_ms = wake_ms.min(deadline_ms)
-            }
-        };
-        for member in self.members.values() {
-            if let Some(deadline) = member.session_deadline_ms {
-                look(deadline, &|| Due::Session(Arc::clone(&member.id)));
-            }
-        }
-        for (id, deadline) in &self.pending_members {
-            look(*deadline, &|| Due::PendingMember(Arc::clone(id)));
-        }
-        if let Some(timer) = self.join_timer {
-            look(timer.deadline_ms, &|| Due::Join);
-        }
-        if let Some(deadline) = self.sync_deadline_ms {
-            look(deadline, &|| Due::Sync);
-        }
-        self.wake_ms = wake_ms;
-        due.sort_by_key(|(deadline, _)| *deadline);
-        due.into_iter().map(|(_, what)| what).collect()
-    }
-
-    /// Whether something found due still is: an earlier one may have removed or moved it.
-    pub(crate) fn is_still_due(&self, due: &Due, now_ms: i64) -> bool {
-        let deadline = match due {
-            Due::Session(id) => self.members.get(id).and_then(|member| member.session_deadline_ms),
-            Due::PendingMember(id) => self.pending_members.get(id).copied(),
-            Due::Join => self.join_timer.map(|timer| timer.deadline_ms),
-            Due::Sync => self.sync_deadline_ms,
-        };
-        deadline.is_some_and(|deadline| deadline <= now_ms)
     }
 }
