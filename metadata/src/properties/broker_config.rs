@@ -123,10 +123,10 @@ impl BrokerConfig {
             (index_of(Scope::Broker, keys::NODE_ID.name), written.get("broker.id"))
         {
             // `broker.id` is the older name: it counts where `node.id` is not written.
-            if written.get("node.id").is_none() {
-                if let Ok(value) = properties()[index].parse(&broker_id.value) {
-                    values[index] = Some(value);
-                }
+            if written.get("node.id").is_none()
+                && let Ok(value) = properties()[index].parse(&broker_id.value)
+            {
+                values[index] = Some(value);
             }
         }
         let get =
@@ -172,10 +172,11 @@ impl BrokerConfig {
         };
         check::check(&config, &mut errors, &mut notes);
         for (name, _) in written.iter() {
-            if let Some(row) = lookup(Scope::Broker, name) {
-                if row.handling != Handling::Served && !notes.iter().any(|note| note.property == name) {
-                    notes.push(note(NoteLevel::Info, name, row.text.to_owned()));
-                }
+            if let Some(row) = lookup(Scope::Broker, name)
+                && row.handling != Handling::Served
+                && !notes.iter().any(|note| note.property == name)
+            {
+                notes.push(note(NoteLevel::Info, name, row.text.to_owned()));
             }
         }
         if errors.is_empty() {
