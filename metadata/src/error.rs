@@ -1,6 +1,7 @@
 //! The error of this crate: what was wrong, where, and the limit that it broke.
 
 use thiserror::Error;
+use weir_protocol::wire::{DecodeError, EncodeError};
 
 /// What can be wrong with a property, a metadata record or a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,6 +50,48 @@ pub enum MetadataError {
     /// An override that is not `name=value`.
     #[error("override {0} is not of the form name=value")]
     MalformedOverride(String),
+    /// A metadata record of a type that this version does not know: the log was written by a newer Kafka.
+    #[error("metadata record of unknown type {key}")]
+    UnknownRecord {
+        /// The type.
+        key: i16,
+    },
+    /// A metadata record of a version that this version does not know: the log was written by a newer Kafka.
+    #[error("{name} of unknown version {version}, the highest known is {highest}")]
+    UnknownRecordVersion {
+        /// Kafka's name of the record.
+        name: &'static str,
+        /// The version found.
+        version: i16,
+        /// The highest version known.
+        highest: i16,
+    },
+    /// A metadata record that does not decode.
+    #[error("{what} does not decode: {source}")]
+    Decode {
+        /// Kafka's name of the record.
+        what: &'static str,
+        /// Why.
+        source: DecodeError,
+    },
+    /// A metadata record that cannot be written.
+    #[error("{what} cannot be written: {source}")]
+    Encode {
+        /// Kafka's name of the record.
+        what: &'static str,
+        /// Why.
+        source: EncodeError,
+    },
+    /// A metadata record that does not fit the records before it: the log is damaged.
+    #[error("{record} at offset {offset} does not fit the records before it: {reason}")]
+    Replay {
+        /// Kafka's name of the record.
+        record: &'static str,
+        /// Its offset.
+        offset: i64,
+        /// What is missing or twice.
+        reason: String,
+    },
 }
 
 impl MetadataError {

@@ -4,7 +4,13 @@
 //! [`image::MetadataImage`]; the controller turns a command into records and a reply, and the state changes only when
 //! those records are replayed into the image.
 
+pub mod controller;
 pub mod error;
+pub mod fuzz;
+pub mod image;
+pub mod metadata_version;
 pub mod properties;
+pub mod record_frame;
 
 pub use error::MetadataError;
+pub use record_frame::{MetadataRecord, VersionedRecord};

@@ -1,0 +1,173 @@
+//! Features: what this server supports, and UpdateFeatures.
+
+use weir_protocol::messages::{
+    ErrorCode, FeatureLevelRecord, FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+};
+use weir_protocol::wire::UnknownTags;
+
+use super::batch::Batch;
+use super::{ApiError, Controller, ControllerResult};
+use crate::image::MetadataImage;
+use crate::metadata_version::{self, downgrade_loses_metadata};
+
+/// A feature and the levels of it that are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SupportedFeature {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// Lowest level.
+    pub min_level: i16,
+    /// Highest level.
+    pub max_level: i16,
+}
+
+/// The features of this server. One is listed here only when what it stands for is served.
+pub const SUPPORTED_FEATURES: &[SupportedFeature] = &[SupportedFeature {
+    name: metadata_version::FEATURE_NAME,
+    min_level: metadata_version::MINIMUM_LEVEL,
+    max_level: metadata_version::MAXIMUM_LEVEL,
+}];
+
+fn supported(name: &str) -> Option<&'static SupportedFeature> {
+    SUPPORTED_FEATURES.iter().find(|feature| feature.name == name)
+}
+
+/// The finalized features of a log that this server does not serve at their level, with the reason. A log that has any
+/// must not be opened for writing.
+pub fn unsupported_features(image: &MetadataImage) -> Vec<String> {
+    let version = image.features().metadata_version();
+    let others = image.features().levels().iter().map(|(name, level)| (name.as_str(), *level));
+    std::iter::once((metadata_version::FEATURE_NAME, version))
+        .chain(others)
+        .filter_map(|(name, level)| match supported(name) {
+            Some(feature) if (feature.min_level..=feature.max_level).contains(&level) => None,
+            Some(feature) => Some(format!(
+                "{name} is at level {level}, this server serves {} to {}",
+                feature.min_level, feature.max_level
+            )),
+            None => Some(format!(
+                "{name} is at level {level}, this server does not serve it; lower it with kafka-features downgrade \
+                 --feature {name}=0"
+            )),
+        })
+        .collect()
+}
+
+impl Controller<'_> {
+    /// UpdateFeatures: all updates or none.
+    pub fn update_features(
+        &self,
+        request: &UpdateFeaturesRequest,
+    ) -> ControllerResult<UpdateFeaturesResponse> {
+        let mut batch = Batch::new(self.image, self.config);
+        let mut failed = None;
+        for update in &request.feature_updates {
+            let result =
+                if request.feature_updates.iter().filter(|other| other.feature == update.feature).count() > 1
+                {
+                    Err(ApiError::invalid_request(format!(
+                        "The feature {} is given more than once.",
+                        update.feature
+                    )))
+                } else {
+                    self.update_feature(update, &mut batch)
+                };
+            if let Err(error) = result {
+                failed = Some((update.feature.clone(), error));
+                break;
+            }
+        }
+        let names = request.feature_updates.iter().map(|update| &update.feature);
+        match failed {
+            None => {
+                let results = names.map(|name| feature_result(name, ErrorCode::NONE, None)).collect();
+                let reply = UpdateFeaturesResponse { error_message: None, results, ..Default::default() };
+                let records = if request.validate_only { Vec::new() } else { batch.into_records() };
+                ControllerResult::atomic(records, reply)
+            }
+            Some((_, error)) => {
+                let results =
+                    names.map(|name| feature_result(name, error.code, Some(error.message.clone()))).collect();
+                ControllerResult::without_records(UpdateFeaturesResponse {
+                    error_code: error.code,
+                    error_message: Some(format!(
+                        "The update failed for all features since the following feature had an error: {}",
+                        error.message
+                    )),
+                    results,
+                    ..Default::default()
+                })
+            }
+        }
+    }
+
+    fn update_feature(&self, update: &FeatureUpdateKey, batch: &mut Batch<'_>) -> Result<(), ApiError> {
+        let (name, level) = (update.feature.as_str(), update.max_version_level);
+        let refuse = |reason: String| {
+            Err(ApiError::new(
+                ErrorCode::INVALID_UPDATE_VERSION,
+                format!("Invalid update version {level} for feature {name}. {reason}"),
+            ))
+        };
+        // Version 0 of the request has a flag in place of the type.
+        let upgrade_type = if update.allow_downgrade { 2 } else { update.upgrade_type };
+        if !(1..=3).contains(&upgrade_type) {
+            return refuse("The controller does not support the given upgrade type.".to_owned());
+        }
+        if level < 0 {
+            return refuse("A feature version cannot be less than 0.".to_owned());
+        }
+        let node_id = self.config.node_id();
+        match supported(name) {
+            None if level != 0 => {
+                return refuse(format!("Local controller {node_id} does not support this feature."));
+            }
+            Some(feature) if !(feature.min_level..=feature.max_level).contains(&level) => {
+                return refuse(format!(
+                    "Local controller {node_id} only supports versions {}-{}",
+                    feature.min_level, feature.max_level
+                ));
+            }
+            _ => {}
+        }
+        let current = self.image.features().level(name);
+        if level < current && upgrade_type == 1 {
+            return refuse(
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe \
+                 downgrade."
+                    .to_owned(),
+            );
+        }
+        if level > current && upgrade_type != 1 {
+            return refuse("Can't downgrade to a newer version.".to_owned());
+        }
+        if name == metadata_version::FEATURE_NAME && downgrade_loses_metadata(current, level) {
+            let reason = if upgrade_type == 3 {
+                "Unsafe metadata downgrade is not supported in this version."
+            } else {
+                "Refusing to perform the requested downgrade because it might delete metadata information."
+            };
+            return Err(ApiError::new(
+                ErrorCode::INVALID_UPDATE_VERSION,
+                format!("Invalid metadata.version {level}. {reason}"),
+            ));
+        }
+        batch.accept(vec![
+            FeatureLevelRecord {
+                name: name.to_owned(),
+                feature_level: level,
+                unknown_tags: UnknownTags::NONE,
+            }
+            .into(),
+        ])
+    }
+}
+
+fn feature_result(
+    name: &str,
+    error_code: ErrorCode,
+    error_message: Option<String>,
+) -> UpdatableFeatureResult {
+    UpdatableFeatureResult { feature: name.to_owned(), error_code, error_message, ..Default::default() }
+}
