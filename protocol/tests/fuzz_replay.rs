@@ -5,7 +5,9 @@ use std::path::Path;
 use weir_protocol::fuzz;
 use xtask::random::Rng;
 
-const ENTRIES: &[(&str, fn(&[u8]))] = &[
+type Entry = (&'static str, fn(&[u8]));
+
+const ENTRIES: &[Entry] = &[
     ("fuzz_message", fuzz::fuzz_message),
     ("fuzz_record_frame", fuzz::fuzz_record_frame),
     ("fuzz_reader", fuzz::fuzz_reader),

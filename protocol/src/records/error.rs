@@ -170,7 +170,7 @@ pub enum BatchErrorKind {
     InvalidRecord,
     /// Timestamps out of the topic's range: INVALID_TIMESTAMP.
     InvalidTimestamp,
-    /// A codec we do not know: UNSUPPORTED_COMPRESSION_TYPE.
+    /// A codec we do not know, or one used with more memory than we grant: UNSUPPORTED_COMPRESSION_TYPE.
     UnsupportedCompression,
     /// A magic we do not know: Kafka answers INVALID_RECORD to clients.
     UnsupportedMagic,
@@ -187,11 +187,13 @@ impl BatchError {
         match self {
             Self::BatchLength { .. } | Self::BodyLength { .. } | Self::Crc { .. } => BatchErrorKind::Corrupt,
             Self::Magic { .. } => BatchErrorKind::UnsupportedMagic,
-            Self::UnknownCompression { .. } => BatchErrorKind::UnsupportedCompression,
-            Self::DecompressMemory { .. }
-            | Self::InflatedTooLarge { .. }
-            | Self::RecordTooLarge { .. }
-            | Self::BatchTooLarge { .. } => BatchErrorKind::TooLarge,
+            // A window does not shrink with the batch, so that splitting it would not help.
+            Self::UnknownCompression { .. } | Self::DecompressMemory { .. } => {
+                BatchErrorKind::UnsupportedCompression
+            }
+            Self::InflatedTooLarge { .. } | Self::RecordTooLarge { .. } | Self::BatchTooLarge { .. } => {
+                BatchErrorKind::TooLarge
+            }
             Self::RecordsRefused { errors, .. } => {
                 // One bad timestamp among them decides, as in Kafka's LogValidator.
                 if errors.iter().any(|e| e.fault.is_timestamp()) {

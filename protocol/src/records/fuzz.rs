@@ -3,8 +3,9 @@
 use std::io::IoSlice;
 
 use super::{
-    BatchError, BatchHeader, Codec, Compression, HEADER_SIZE_BYTES, InflateLimits, RecordCursor, Scratch,
-    ValidateOptions, crc_of, find_offset_by_timestamp, recompress, validate, working_memory_bytes,
+    BatchError, BatchHeader, Codec, Compression, ControlRecordType, EndTxnMarker, HEADER_SIZE_BYTES,
+    InflateLimits, RecordCursor, Scratch, ValidateOptions, crc_of, find_offset_by_timestamp, recompress,
+    validate, working_memory_bytes,
 };
 
 /// What fuzzing allows a batch to cost.
@@ -90,5 +91,17 @@ pub fn fuzz_record_batch(data: &[u8]) {
         let second = validate(&again, &[IoSlice::new(&out)], &roomy, &mut scratch).expect("and stays valid");
         assert_eq!(second.max_timestamp, summary.max_timestamp);
         assert_eq!(second.records_size_bytes, summary.records_size_bytes);
+    }
+}
+
+/// Key and value of a control record, the key's length in the first byte.
+pub fn fuzz_control_record(data: &[u8]) {
+    let Some((&length, rest)) = data.split_first() else { return };
+    let (key, value) = rest.split_at(usize::from(length).min(rest.len()));
+    if let Ok(kind) = ControlRecordType::parse_key(key) {
+        assert_eq!(ControlRecordType::parse_key(&kind.key()), Ok(kind));
+    }
+    if let Ok(marker) = EndTxnMarker::parse(value) {
+        assert_eq!(EndTxnMarker::parse(&marker.value()), Ok(marker));
     }
 }

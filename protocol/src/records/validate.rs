@@ -21,7 +21,8 @@ pub const MAX_RECORD_ERRORS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
     /// A producer: base offset 0, offset deltas 0, 1, 2…, no control batch, sequences where there is a producer id,
-    /// no broker-set attribute, and the topic's rules on keys and timestamps.
+    /// no broker-set attribute, and the topic's rules on keys and timestamps. (Of other offset deltas, Kafka rewrites
+    /// the compressed and stores the uncompressed as they are, which readers then stumble over; here they are refused.)
     #[default]
     Client,
     /// A coordinator of this broker: as [`Self::Client`] but control batches are allowed and the topic's rules on

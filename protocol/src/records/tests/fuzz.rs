@@ -14,16 +14,30 @@ fn corpus(entry: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn corpus_of_record_batches_replays() {
-    for input in corpus("record_batch") {
+    for input in corpus("fuzz_record_batch") {
         super::super::fuzz::fuzz_record_batch(&input);
     }
 }
 
 #[test]
-fn mutated_record_batches_break_no_promise() {
+fn corpus_of_control_records_replays() {
+    for input in corpus("fuzz_control_record") {
+        super::super::fuzz::fuzz_control_record(&input);
+    }
+}
+
+#[test]
+fn mutated_inputs_break_no_promise() {
+    let rounds =
+        std::env::var("WEIR_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3000);
+    mutate("fuzz_record_batch", rounds, super::super::fuzz::fuzz_record_batch);
+    mutate("fuzz_control_record", rounds, super::super::fuzz::fuzz_control_record);
+}
+
+fn mutate(entry: &str, count: usize, fuzz: fn(&[u8])) {
     let mut rng = Rng::fresh();
-    let corpus = corpus("record_batch");
-    for _ in 0..4000 {
+    let corpus = corpus(entry);
+    for _ in 0..count {
         let mut input = corpus[rng.below(corpus.len())].clone();
         for _ in 0..=rng.below(4) {
             let at = rng.below(input.len().max(1));
@@ -40,6 +54,6 @@ fn mutated_record_batches_break_no_promise() {
                 _ => drop(input.drain(at..(at + rng.below(10)).min(input.len()))),
             }
         }
-        super::super::fuzz::fuzz_record_batch(&input);
+        fuzz(&input);
     }
 }

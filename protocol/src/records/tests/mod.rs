@@ -178,3 +178,11 @@ pub(super) fn around(codec: Codec, record_count: i32, body: &[u8]) -> Vec<u8> {
     seal(&mut batch);
     batch
 }
+
+#[test]
+fn scratches_and_validators_move_between_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<Scratch>();
+    is_send::<BatchValidator>();
+    is_send::<BatchBuilder>();
+}

@@ -1,3 +1,6 @@
+// Writes the golden batches to ./out with Kafka's own classes; with file names as arguments, checks that Kafka reads
+// the batches in them as the same records. Class path: kafka-clients 4.1.0, slf4j-api, and (for the codecs) zstd-jni,
+// lz4-java, snappy-java. javac -cp 'jars/*' Golden.java && java -cp 'jars/*:.' Golden
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
