@@ -2,17 +2,17 @@
 //!
 //! Runs when `WEIR_ORACLE_CLASSPATH` names a directory of Kafka's jars (kafka-clients, kafka-metadata,
 //! kafka-group-coordinator, kafka-transaction-coordinator, kafka-storage, and what they need; several directories are
-//! separated by `:`, each is an oracle of its own, so that 4.4.0 and 3.9.2 both have their say). Needs a JDK of 17 or
+//! separated by `:`, each is an oracle of its own: 4.4.0 first, then 3.9.2 for the versions that only it has). Needs a JDK of 17 or
 //! newer. When it is set and the oracle does not work, these tests fail.
 //! `WEIR_ORACLE_ROUNDS` multiplies the number of messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use weir_protocol::messages::{MESSAGES, MessageInfo};
+use weir_protocol::messages::{ApiKey, ErrorCode, MESSAGES, MessageInfo};
 use weir_protocol::wire::{DecodeError, Reader};
 use xtask::random::{Rng, message};
-use xtask::schema::Message;
+use xtask::schema::{Base, Field, Message};
 
 /// Kafka's classes in a process of their own.
 struct Oracle {
@@ -143,6 +143,110 @@ fn kafka_has_every_version_that_we_have_and_we_have_kafkas() {
             assert_eq!(kafka_max, info.max_version.to_string(), "last version of {}", info.name);
             // Ours may begin earlier: with what 3.9 serves.
             assert!(info.min_version <= kafka_min.parse().unwrap(), "first version of {}", info.name);
+        }
+    }
+}
+
+/// The same text that `Oracle.java` makes of Kafka's classes.
+fn shape(message: &Message, index: usize, version: i16, out: &mut String) {
+    let fields = || message.structs[index].fields.iter().filter(|f| f.versions.contains(version));
+    let one = |field: &Field, out: &mut String| {
+        out.push_str(&field.name.replace('_', ""));
+        out.push(':');
+        if field.is_list {
+            out.push_str(if field.nullable.contains(version) { "?[:" } else { "[:" });
+        }
+        let null = if !field.is_list && field.nullable.contains(version) { "?" } else { "" };
+        let name = match field.base {
+            Base::Struct(index) => {
+                out.push_str(null);
+                shape(message, index, version, out);
+                out.push_str(if field.is_list { "]" } else { "" });
+                return;
+            }
+            Base::Bool => "BOOLEAN",
+            Base::Int8 => "INT8",
+            Base::Int16 | Base::ErrorCode => "INT16",
+            Base::Uint16 => "UINT16",
+            Base::Uint32 => "UINT32",
+            Base::Int32 => "INT32",
+            Base::Int64 => "INT64",
+            Base::Float64 => "FLOAT64",
+            Base::String => "STRING",
+            Base::Bytes => "BYTES",
+            Base::Uuid => "UUID",
+        };
+        out.push_str(&format!("{null}{name} {}", if field.is_list { "]" } else { "" }));
+    };
+    out.push('{');
+    for field in fields().filter(|f| f.tag.is_none()) {
+        one(field, out);
+    }
+    let mut tagged: Vec<(u32, &Field)> = fields().filter_map(|f| Some((f.tag?, f))).collect();
+    tagged.sort_by_key(|(tag, _)| *tag);
+    for (tag, field) in tagged {
+        out.push_str(&format!("{tag}#"));
+        one(field, out);
+    }
+    out.push('}');
+}
+
+#[test]
+fn fields_and_tags_are_kafkas_at_every_version() {
+    let schema = schema();
+    let mut differences = Vec::new();
+    let mut newest_first: Vec<Option<i16>> = Vec::new();
+    for (at, mut oracle) in oracles().into_iter().enumerate() {
+        for (index, (info, schema)) in MESSAGES.iter().zip(&schema).enumerate() {
+            let range = oracle.common_versions(info);
+            // Releases add tags to versions that exist, so an older one is asked only for what the newest has dropped.
+            let last = newest_first.get(index).copied().flatten().map_or(i16::MAX, |first| first - 1);
+            if at == 0 {
+                newest_first.push(range.map(|(first, _)| first));
+            }
+            let Some((min, max)) = range else { continue };
+            for version in min..=max.min(last) {
+                let mut ours = String::new();
+                shape(schema, 0, version, &mut ours);
+                let kafkas = oracle.ask(&format!("shape {} {version}", info.name));
+                // Kafka's type for records does not tell whether they may be null.
+                let plain = |shape: &str| shape.replace("?BYTES", "BYTES");
+                if !matches!(&kafkas, Answer::Ok(kafkas) if plain(kafkas) == plain(&ours)) {
+                    differences.push(format!("{} v{version}: ours {ours}\n  Kafka {kafkas:?}", info.name));
+                }
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+#[test]
+fn header_versions_and_errors_are_kafkas() {
+    for (at, mut oracle) in oracles().into_iter().enumerate() {
+        for key in ApiKey::all() {
+            let range = if at == 0 { key.kafka_4_4() } else { key.kafka_3_9() };
+            let Some(range) = range else { continue };
+            for version in range.min..=range.max {
+                let headers = (key.request_header_version(version), key.response_header_version(version));
+                let answer = oracle.ask(&format!("api {} {version}", key.code()));
+                // ListConfigResources had another name when it listed one kind of them.
+                if let (Answer::Ok(kafkas), false) = (&answer, at > 0 && key == ApiKey::ListConfigResources) {
+                    assert_eq!(*kafkas, format!("{} {} {}", key.name(), headers.0, headers.1), "v{version}");
+                } else {
+                    assert!(at > 0, "{key} v{version}: {answer:?}");
+                }
+            }
+        }
+        for code in -2..200 {
+            let ours = ErrorCode(code);
+            match (ours.name(), oracle.ask(&format!("error {code}"))) {
+                (Some(name), Answer::Ok(kafkas)) => {
+                    assert_eq!(kafkas, format!("{name} {}", ours.is_retriable()), "error {code}");
+                }
+                (name, answer) => {
+                    assert!(answer == Answer::None && (name.is_none() || at > 0), "error {code}")
+                }
+            }
         }
     }
 }

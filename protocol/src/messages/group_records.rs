@@ -870,6 +870,8 @@ impl ConsumerGroupTargetAssignmentMetadataKey {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ConsumerGroupTargetAssignmentMetadataValue {
     pub assignment_epoch: i32,
+    /// Tag 0.
+    pub assignment_timestamp: i64,
     /// Tagged fields that this schema does not know.
     pub unknown_tags: UnknownTags,
 }
@@ -886,13 +888,34 @@ impl ConsumerGroupTargetAssignmentMetadataValue {
     /// Reads the value at `version`. Input is untrusted; what is built is charged to `r`.
     pub fn decode(r: &mut Reader<'_>, version: i16) -> Result<Self, DecodeError> {
         DecodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
-        Ok(Self { assignment_epoch: r.i32()?, unknown_tags: r.unknown_tags()? })
+        let mut value =
+            Self { assignment_epoch: r.i32()?, assignment_timestamp: 0, unknown_tags: UnknownTags::NONE };
+        value.unknown_tags = r.tags(&mut |r, tag| {
+            match tag {
+                0 => value.assignment_timestamp = r.i64()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(value)
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.assignment_epoch);
-        put_tags(w, &self.unknown_tags, &[])
+
+        put_tags(
+            w,
+            &self.unknown_tags,
+            &[KnownTag {
+                tag: 0,
+                present: self.assignment_timestamp != 0,
+                write: &|w: &mut dyn Sink| {
+                    put_i64(w, self.assignment_timestamp);
+                    Ok(())
+                },
+            }],
+        )
     }
     /// Bytes that `encode` writes.
     pub fn encoded_len(&self, version: i16) -> Result<usize, EncodeError> {
@@ -1112,22 +1135,44 @@ impl ConsumerGroupCurrentMemberAssignmentValue {
 }
 
 /// Part of [`ConsumerGroupCurrentMemberAssignmentValue`].
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ConsumerGroupCurrentMemberAssignmentValueTopicPartitions {
     pub topic_id: Uuid,
     pub partitions: Vec<i32>,
+    /// Tag 0.
+    pub assignment_epochs: Option<Vec<i32>>,
     /// Tagged fields that this schema does not know.
     pub unknown_tags: UnknownTags,
+}
+
+impl Default for ConsumerGroupCurrentMemberAssignmentValueTopicPartitions {
+    fn default() -> Self {
+        Self {
+            topic_id: Uuid::ZERO,
+            partitions: Vec::new(),
+            assignment_epochs: Some(Vec::new()),
+            unknown_tags: UnknownTags::NONE,
+        }
+    }
 }
 
 impl ConsumerGroupCurrentMemberAssignmentValueTopicPartitions {
     /// Reads the value at `version`. Input is untrusted; what is built is charged to `r`.
     pub fn decode(r: &mut Reader<'_>, version: i16) -> Result<Self, DecodeError> {
-        Ok(Self {
+        let mut value = Self {
             topic_id: r.uuid()?,
             partitions: r.array(true, version, 4, |r, _| r.i32())?,
-            unknown_tags: r.unknown_tags()?,
-        })
+            assignment_epochs: Some(Vec::new()),
+            unknown_tags: UnknownTags::NONE,
+        };
+        value.unknown_tags = r.tags(&mut |r, tag| {
+            match tag {
+                0 => value.assignment_epochs = r.nullable_array(true, true, version, 4, |r, _| r.i32())?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(value)
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
@@ -1136,7 +1181,22 @@ impl ConsumerGroupCurrentMemberAssignmentValueTopicPartitions {
         for item in &self.partitions {
             put_i32(w, *item);
         }
-        put_tags(w, &self.unknown_tags, &[])
+
+        put_tags(
+            w,
+            &self.unknown_tags,
+            &[KnownTag {
+                tag: 0,
+                present: !self.assignment_epochs.as_ref().is_some_and(Vec::is_empty),
+                write: &|w: &mut dyn Sink| {
+                    put_array_len(w, true, self.assignment_epochs.as_ref().map(Vec::len))?;
+                    for item in self.assignment_epochs.iter().flatten() {
+                        put_i32(w, *item);
+                    }
+                    Ok(())
+                },
+            }],
+        )
     }
     /// Bytes that `encode` writes.
     pub fn encoded_len(&self, version: i16) -> Result<usize, EncodeError> {

@@ -14,7 +14,7 @@ pub struct TxnOffsetCommitRequest {
     pub producer_id: i64,
     pub producer_epoch: i16,
     /// Versions 3+. Default -1.
-    pub generation_id: i32,
+    pub generation_id_or_member_epoch: i32,
     /// Versions 3+.
     pub member_id: String,
     /// Versions 3+.
@@ -31,7 +31,7 @@ impl Default for TxnOffsetCommitRequest {
             group_id: String::new(),
             producer_id: 0,
             producer_epoch: 0,
-            generation_id: -1,
+            generation_id_or_member_epoch: -1,
             member_id: String::new(),
             group_instance_id: None,
             topics: Vec::new(),
@@ -58,7 +58,7 @@ impl TxnOffsetCommitRequest {
             group_id: r.string(flexible)?,
             producer_id: r.i64()?,
             producer_epoch: r.i16()?,
-            generation_id: if version >= 3 { r.i32()? } else { -1 },
+            generation_id_or_member_epoch: if version >= 3 { r.i32()? } else { -1 },
             member_id: if version >= 3 { r.string(flexible)? } else { String::new() },
             group_instance_id: if version >= 3 { r.nullable_string(flexible, true)? } else { None },
             topics: r.array(flexible, version, 3, TxnOffsetCommitRequestTopic::decode)?,
@@ -74,9 +74,13 @@ impl TxnOffsetCommitRequest {
         put_i64(w, self.producer_id);
         put_i16(w, self.producer_epoch);
         if version >= 3 {
-            put_i32(w, self.generation_id);
+            put_i32(w, self.generation_id_or_member_epoch);
         } else {
-            check_default(self.generation_id == -1, "TxnOffsetCommitRequest.generation_id", version)?;
+            check_default(
+                self.generation_id_or_member_epoch == -1,
+                "TxnOffsetCommitRequest.generation_id_or_member_epoch",
+                version,
+            )?;
         }
         if version >= 3 {
             put_string(w, flexible, &self.member_id)?;

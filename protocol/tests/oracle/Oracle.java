@@ -1,6 +1,9 @@
 // Kafka's own message classes behind a line protocol on standard input and output, for tests/oracle.rs.
 //
 //   range NAME                   -> "ok MIN MAX", or "none" if this Kafka has no such message
+//   api KEY VERSION              -> "ok NAME REQUEST-HEADER RESPONSE-HEADER", header versions for a message's version
+//   error CODE                   -> "ok NAME RETRIABLE"
+//   shape NAME VERSION           -> "ok SHAPE": its fields, see shape()
 //   fill NAME VERSION SEED       -> "ok HEX": a random message that is legal at VERSION, as Kafka writes it
 //   recode NAME FROM TO HEX      -> "ok HEX": read at FROM, with nothing left, and written at TO
 // or "refused REASON" where Kafka throws; "trailing COUNT" if recode leaves bytes unread.
@@ -20,7 +23,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.BoundField;
@@ -71,6 +77,24 @@ public class Oracle {
     }
 
     private static String answer(String[] words) throws Exception {
+        switch (words[0]) {
+            case "api": {
+                ApiKeys key = ApiKeys.forId(Integer.parseInt(words[1]));
+                short version = Short.parseShort(words[2]);
+                return "ok " + key.name + " " + key.requestHeaderVersion(version) + " "
+                    + key.responseHeaderVersion(version);
+            }
+            case "error": {
+                for (Errors error : Errors.values()) {
+                    if (error.code() == Short.parseShort(words[1])) {
+                        return "ok " + error.name() + " " + (error.exception() instanceof RetriableException);
+                    }
+                }
+                return "none";
+            }
+            default:
+                break;
+        }
         Class<?> type = find(words[1]);
         if (type == null) {
             return "none";
@@ -79,6 +103,12 @@ public class Oracle {
         switch (words[0]) {
             case "range":
                 return "ok " + message.lowestSupportedVersion() + " " + message.highestSupportedVersion();
+            case "shape": {
+                Schema[] schemas = (Schema[]) type.getField("SCHEMAS").get(null);
+                StringBuilder shape = new StringBuilder();
+                shape(schemas[Short.parseShort(words[2])], shape);
+                return "ok " + shape;
+            }
             case "fill": {
                 short version = Short.parseShort(words[2]);
                 Schema[] schemas = (Schema[]) type.getField("SCHEMAS").get(null);
@@ -96,6 +126,45 @@ public class Oracle {
             default:
                 throw new IllegalArgumentException(words[0]);
         }
+    }
+
+    /** Fields in wire order, tagged ones as TAG#NAME at the end; "?" nullable, "[]" a list, "{}" a struct. */
+    private static void shape(Schema schema, StringBuilder out) throws Exception {
+        out.append('{');
+        for (BoundField bound : schema.fields()) {
+            if (bound.def.type instanceof TaggedFields) {
+                for (var tagged : tagged(bound.def.type).entrySet()) {
+                    out.append(tagged.getKey()).append('#');
+                    shape(tagged.getValue().name, tagged.getValue().type, out);
+                }
+            } else {
+                shape(bound.def.name, bound.def.type, out);
+            }
+        }
+        out.append('}');
+    }
+
+    private static void shape(String name, Type type, StringBuilder out) throws Exception {
+        out.append(name.replace("_", "")).append(':');
+        if (type.isArray()) {
+            out.append(type.isNullable() ? "?[" : "[");
+            shape("", type.arrayElementType().get(), out);
+            out.append(']');
+        } else if (type instanceof Schema) {
+            out.append(type.isNullable() ? "?" : "");
+            shape((Schema) type, out);
+        } else {
+            String base = type.toString().replace("COMPACT_", "");
+            out.append(base.contains("RECORDS") ? "BYTES" : base.replace("NULLABLE_", "?")).append(' ');
+        }
+    }
+
+    /** The map is private in older releases. */
+    @SuppressWarnings("unchecked")
+    private static Map<Integer, org.apache.kafka.common.protocol.types.Field> tagged(Type type) throws Exception {
+        Field known = TaggedFields.class.getDeclaredField("fields");
+        known.setAccessible(true);
+        return (Map<Integer, org.apache.kafka.common.protocol.types.Field>) known.get(type);
     }
 
     private static String write(Message message, short version) {
@@ -120,11 +189,7 @@ public class Oracle {
         void fill(Message target, Schema schema, int depth) throws Exception {
             for (BoundField bound : schema.fields()) {
                 if (bound.def.type instanceof TaggedFields) {
-                    // Private in older releases.
-                    Field known = TaggedFields.class.getDeclaredField("fields");
-                    known.setAccessible(true);
-                    for (Object tagged : ((Map<?, ?>) known.get(bound.def.type)).values()) {
-                        var field = (org.apache.kafka.common.protocol.types.Field) tagged;
+                    for (var field : tagged(bound.def.type).values()) {
                         set(target, field.name, field.type, depth);
                     }
                     if (random.nextInt(8) == 0) {
