@@ -1,9 +1,9 @@
 //! The codec against Apache Kafka's own message classes.
 //!
 //! Runs when `WEIR_ORACLE_CLASSPATH` names a directory of Kafka's jars (kafka-clients, kafka-metadata,
-//! kafka-group-coordinator, kafka-transaction-coordinator, kafka-storage, and what they need; several directories are
-//! separated by `:`, each is an oracle of its own: 4.4.0 first, then 3.9.2 for the versions that only it has). Needs a JDK of 17 or
-//! newer. When it is set and the oracle does not work, these tests fail.
+//! kafka-group-coordinator, kafka-transaction-coordinator, kafka-storage, and what they need). Several directories are
+//! separated by `:` and each is an oracle of its own: 4.4.0 first, then 3.9.2 for the versions that only it has.
+//! Needs a JDK of 17 or newer. When it is set and the oracle does not work, these tests fail.
 //! `WEIR_ORACLE_ROUNDS` multiplies the number of messages.
 
 use std::io::{BufRead, BufReader, Write};
