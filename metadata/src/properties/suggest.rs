@@ -9,23 +9,22 @@ pub fn nearest(scope: Scope, name: &str) -> Option<&'static str> {
         return None;
     }
     let limit = (name.len() / 4).clamp(1, 6);
+    let wanted = name.to_ascii_lowercase();
     properties()
         .iter()
-        .filter(|row| row.scope == scope)
-        .map(|row| (distance(name, row.name), row.name))
-        .filter(|(distance, _)| *distance <= limit)
+        .filter(|row| row.scope == scope && row.name.len().abs_diff(name.len()) <= limit)
+        .filter_map(|row| Some((distance(wanted.as_bytes(), row.name.as_bytes(), limit)?, row.name)))
         .min()
         .map(|(_, name)| name)
 }
 
-/// Edits that turn `a` into `b`: insert, delete, replace, swap neighbours.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<u8>, Vec<u8>) =
-        (a.to_ascii_lowercase().into_bytes(), b.to_ascii_lowercase().into_bytes());
+/// Edits that turn `a` into `b`: insert, delete, replace, swap neighbours. `None` for more than `limit`.
+fn distance(a: &[u8], b: &[u8], limit: usize) -> Option<usize> {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
-        let mut line = vec![i + 1];
+        let mut line = Vec::with_capacity(b.len() + 1);
+        line.push(i + 1);
         for (j, y) in b.iter().enumerate() {
             let replace = last[j] + usize::from(x != y);
             let mut best = replace.min(last[j + 1] + 1).min(line[j] + 1);
@@ -34,9 +33,13 @@ fn distance(a: &str, b: &str) -> usize {
             }
             line.push(best);
         }
+        // What is far by now stays far.
+        if line.iter().chain(&last).min().is_none_or(|nearest| *nearest > limit) {
+            return None;
+        }
         before = std::mem::replace(&mut last, line);
     }
-    last.last().copied().unwrap_or(0)
+    last.last().copied().filter(|edits| *edits <= limit)
 }
 
 #[cfg(test)]
