@@ -1,0 +1,609 @@
+//! All logs of all log directories: start, creation, deletion, the periodic work, the clean stop.
+//!
+//! Two steps to start, because the metadata log lies in one of the directories and says which partitions exist:
+//! [`LogManager::lock`] takes every lock before a byte is read or written, [`LogManager::load`] opens the logs. The
+//! periodic calls take the time as an argument and run on the caller's threads; none of them depends on how long the
+//! process has been up.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use weir_protocol::wire::Uuid;
+
+use crate::checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, OffsetMap, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
+    format_offsets,
+};
+use crate::config::LogConfig;
+use crate::disk::Disk;
+use crate::error::{IoContext, StorageError};
+use crate::file_handles::FileHandles;
+use crate::log::{Log, LogOptions, LogShared, StorageCounters};
+use crate::log_dir::LogDir;
+use crate::log_maintenance::Retained;
+use crate::producer_state::ProducerIdQuota;
+use crate::topic_partition::{DirName, TopicPartition, parse_dir_name};
+
+/// With more logs to sync than this, a clean stop syncs the file system as a whole.
+const SYNC_ONE_BY_ONE: usize = 16;
+/// A log that took no append for this long gives memory back that only a busy one needs.
+const IDLE_MS: i64 = 60_000;
+
+/// The limits of a manager.
+#[derive(Debug, Clone)]
+pub struct LogManagerConfig {
+    /// Files that stay open while nobody uses them.
+    pub max_open_files: usize,
+    /// Producer ids that all logs together remember.
+    pub max_producer_ids: usize,
+    /// `producer.id.expiration.ms`.
+    pub producer_id_expiration_ms: i64,
+    /// How long a log that is read-only after a disk failure waits before it tries again, ms.
+    pub probe_interval_ms: i64,
+    /// Threads that open logs at the start and close them at the stop; each takes a window of 64 KiB.
+    pub recovery_threads: usize,
+}
+
+impl Default for LogManagerConfig {
+    /// 4096 files, a million producer ids for a day, a probe each second, a thread per core.
+    fn default() -> Self {
+        Self {
+            max_open_files: 4096,
+            max_producer_ids: 1_000_000,
+            producer_id_expiration_ms: 86_400_000,
+            probe_interval_ms: 1000,
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// What the metadata says about a partition directory that was found at the start.
+#[derive(Debug, Clone)]
+pub enum Claim {
+    /// The partition exists: open its log.
+    Open {
+        /// Its settings.
+        config: Arc<LogConfig>,
+        /// The topic's id.
+        topic_id: Option<Uuid>,
+    },
+    /// No topic claims it: the directory is renamed to `-stray` and kept.
+    Stray,
+    /// Its topic was deleted: the directory is renamed to `-delete` and removed.
+    Delete,
+    /// Somebody else opens it (the metadata log).
+    Ignore,
+}
+
+/// Knows which partitions exist.
+pub trait LogTopics: Sync {
+    /// What to do with the directory of `name`.
+    fn claim(&self, name: &TopicPartition) -> Claim;
+}
+
+impl<F: Fn(&TopicPartition) -> Claim + Sync> LogTopics for F {
+    fn claim(&self, name: &TopicPartition) -> Claim {
+        self(name)
+    }
+}
+
+/// What a start found.
+#[derive(Debug, Default)]
+pub struct StartSummary {
+    /// Logs opened.
+    pub opened: usize,
+    /// Directories that no topic claimed, or that belong to another topic id.
+    pub strays: Vec<PathBuf>,
+    /// Directories of deleted partitions whose removal goes on.
+    pub deleting: usize,
+    /// Logs that could not be opened, and why. They have no log until the next start.
+    pub failed: Vec<(TopicPartition, StorageError)>,
+}
+
+#[derive(Debug)]
+struct PendingDelete {
+    path: PathBuf,
+    due_ms: i64,
+}
+
+/// What the last checkpoints of a directory held, so that equal ones are not written again.
+#[derive(Debug, Default)]
+struct LastCheckpoints {
+    recovery_points: u64,
+    high_watermarks: u64,
+}
+
+/// All logs of all directories.
+#[derive(Debug)]
+pub struct LogManager {
+    shared: Arc<LogShared>,
+    dirs: Vec<Arc<LogDir>>,
+    last_checkpoints: Vec<Mutex<LastCheckpoints>>,
+    logs: RwLock<HashMap<TopicPartition, Arc<Log>>>,
+    /// Creations and deletions take turns.
+    changes: Mutex<()>,
+    deletes: Mutex<Vec<PendingDelete>>,
+    recovery_threads: usize,
+}
+
+impl LogManager {
+    /// Takes the locks of all directories, making them if needed. Nothing else in them is touched before all are held,
+    /// except that the clean-shutdown marker of each is read and removed.
+    ///
+    /// # Errors
+    /// [`StorageError::DirLocked`] when somebody else uses one of them; [`StorageError::NoLogDir`] without any;
+    /// [`StorageError::Io`].
+    pub fn lock(disk: &Disk, paths: &[PathBuf], config: &LogManagerConfig) -> Result<Self, StorageError> {
+        if paths.is_empty() {
+            return Err(StorageError::NoLogDir { reason: "log.dirs is empty".to_owned() });
+        }
+        let dirs = LogDir::lock_all(disk, paths)?.into_iter().map(Arc::new).collect::<Vec<_>>();
+        let handles = FileHandles::new(disk.clone(), config.max_open_files);
+        let mut shared = LogShared::new(handles, ProducerIdQuota::new(config.max_producer_ids));
+        shared.producer_id_expiration_ms = AtomicI64::new(config.producer_id_expiration_ms);
+        shared.probe_interval_ms = config.probe_interval_ms;
+        Ok(Self {
+            shared: Arc::new(shared),
+            last_checkpoints: dirs.iter().map(|_| Mutex::default()).collect(),
+            dirs,
+            logs: RwLock::default(),
+            changes: Mutex::default(),
+            deletes: Mutex::default(),
+            recovery_threads: config.recovery_threads.max(1),
+        })
+    }
+
+    /// The directories, in the order of `log.dirs`.
+    pub fn dirs(&self) -> &[Arc<LogDir>] {
+        &self.dirs
+    }
+
+    /// What all logs share: for a log that is opened beside the manager (the metadata log).
+    pub fn shared(&self) -> &Arc<LogShared> {
+        &self.shared
+    }
+
+    /// What happened to all logs so far.
+    pub fn counters(&self) -> &StorageCounters {
+        &self.shared.counters
+    }
+
+    /// Opens the logs of all partitions that `topics` claims, several at a time. `progress` is called after each log
+    /// with the numbers of done and of all.
+    ///
+    /// # Errors
+    /// [`StorageError::NoLogDir`] when no directory can be read. A single log that cannot be opened is in the summary.
+    pub fn load(
+        &self,
+        topics: &dyn LogTopics,
+        now_ms: i64,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<StartSummary, StorageError> {
+        let mut summary = StartSummary::default();
+        let mut jobs: Vec<(Arc<LogDir>, LogOptions)> = Vec::new();
+        let mut readable = 0;
+        for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
+            match self.plan_dir(dir, topics, now_ms, &mut summary, &mut jobs) {
+                Ok(()) => readable += 1,
+                Err(error) => dir.mark_offline(error.to_string()),
+            }
+        }
+        if readable == 0 {
+            return Err(StorageError::NoLogDir { reason: "none of log.dirs can be read".to_owned() });
+        }
+        let done = AtomicUsize::new(0);
+        let opened = Mutex::new(Vec::with_capacity(jobs.len()));
+        let failed = Mutex::new(Vec::new());
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.recovery_threads.min(jobs.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some((dir, options)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match Log::open(Arc::clone(&self.shared), Arc::clone(dir), options.clone()) {
+                            Ok(log) => opened.lock().push(log),
+                            Err(error) => failed.lock().push((options.clone(), error)),
+                        }
+                        progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                    }
+                });
+            }
+        });
+        let opened = opened.into_inner();
+        summary.opened = opened.len();
+        {
+            let mut logs = self.logs.write();
+            logs.reserve(opened.len());
+            logs.extend(opened.into_iter().map(|log| (log.topic_partition().clone(), log)));
+        }
+        for (options, error) in failed.into_inner() {
+            if matches!(error, StorageError::TopicIdMismatch { .. }) {
+                tracing::warn!(partition = %options.topic_partition, %error, "setting the directory aside");
+                let stray = self.rename_stray(&options.dir, &options.topic_partition)?;
+                summary.strays.push(stray);
+            } else {
+                tracing::error!(partition = %options.topic_partition, %error, "cannot open the log");
+                summary.failed.push((options.topic_partition, error));
+            }
+        }
+        Ok(summary)
+    }
+
+    fn plan_dir(
+        &self,
+        dir: &Arc<LogDir>,
+        topics: &dyn LogTopics,
+        now_ms: i64,
+        summary: &mut StartSummary,
+        jobs: &mut Vec<(Arc<LogDir>, LogOptions)>,
+    ) -> Result<(), StorageError> {
+        let disk = dir.disk();
+        let recovery_points = dir.read_checkpoint(RECOVERY_POINT_CHECKPOINT);
+        let cleaned = dir.read_checkpoint(CLEANER_OFFSET_CHECKPOINT);
+        let mut topic_names: HashMap<String, Arc<str>> = HashMap::new();
+        for (name, is_dir) in disk.list(dir.path()).context("list", dir.path())? {
+            if !is_dir {
+                continue;
+            }
+            let path = dir.path().join(&name);
+            let partition = match parse_dir_name(&name) {
+                DirName::Partition(partition) => partition,
+                DirName::Delete => {
+                    summary.deleting += 1;
+                    self.deletes.lock().push(PendingDelete { path, due_ms: i64::MIN });
+                    continue;
+                }
+                DirName::Stray | DirName::Future | DirName::Other => continue,
+            };
+            // The partitions of a topic share its name.
+            let topic = topic_names
+                .entry(partition.topic().to_owned())
+                .or_insert_with(|| Arc::clone(partition.topic_shared()));
+            let partition = TopicPartition::new(Arc::clone(topic), partition.partition());
+            match topics.claim(&partition) {
+                Claim::Ignore => {}
+                Claim::Stray => {
+                    tracing::warn!(%partition, "no topic claims this directory, setting it aside");
+                    summary.strays.push(self.rename_stray(&path, &partition)?);
+                }
+                Claim::Delete => {
+                    summary.deleting += 1;
+                    self.rename_and_queue_delete(dir, &path, &partition, i64::MIN)?;
+                }
+                Claim::Open { config, topic_id } => jobs.push((
+                    Arc::clone(dir),
+                    LogOptions {
+                        topic_id,
+                        dir: path,
+                        config,
+                        clean: dir.had_clean_shutdown(),
+                        recovery_point: recovery_points.get(&partition).copied().unwrap_or(0),
+                        log_start_offset: dir.log_start_offset(&partition),
+                        compacted: cleaned.contains_key(&partition),
+                        topic_partition: partition,
+                        now_ms,
+                    },
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// The log of a partition.
+    pub fn get(&self, name: &TopicPartition) -> Option<Arc<Log>> {
+        self.logs.read().get(name).cloned()
+    }
+
+    /// All logs, in no order.
+    pub fn logs(&self) -> Vec<Arc<Log>> {
+        self.logs.read().values().cloned().collect()
+    }
+
+    /// How many logs there are.
+    pub fn log_count(&self) -> usize {
+        self.logs.read().len()
+    }
+
+    /// Makes the log of a partition, in the directory that holds the fewest, or returns the one that is there.
+    ///
+    /// # Errors
+    /// [`StorageError::NoLogDir`] when no directory is online; [`StorageError::TopicIdMismatch`];
+    /// [`StorageError::Io`].
+    pub fn get_or_create(
+        &self,
+        name: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<Arc<Log>, StorageError> {
+        if let Some(log) = self.get(name) {
+            return Ok(log);
+        }
+        let _turn = self.changes.lock();
+        if let Some(log) = self.get(name) {
+            return Ok(log);
+        }
+        let dir = self.emptiest_dir()?;
+        let path = dir.path().join(name.dir_name());
+        let options = LogOptions {
+            topic_partition: name.clone(),
+            topic_id,
+            dir: path.clone(),
+            config,
+            // A directory that is there already is no clean one: nobody closed it.
+            clean: false,
+            recovery_point: 0,
+            log_start_offset: 0,
+            compacted: false,
+            now_ms,
+        };
+        let log = match Log::open(Arc::clone(&self.shared), Arc::clone(&dir), options.clone()) {
+            Err(StorageError::TopicIdMismatch { .. }) => {
+                self.rename_stray(&path, name)?;
+                Log::open(Arc::clone(&self.shared), dir, options)?
+            }
+            other => other?,
+        };
+        self.logs.write().insert(name.clone(), Arc::clone(&log));
+        Ok(log)
+    }
+
+    fn emptiest_dir(&self) -> Result<Arc<LogDir>, StorageError> {
+        let online: Vec<&Arc<LogDir>> = self.dirs.iter().filter(|dir| dir.is_online()).collect();
+        if let [only] = online.as_slice() {
+            return Ok(Arc::clone(only));
+        }
+        let mut counts = vec![0usize; online.len()];
+        for log in self.logs.read().values() {
+            if let Some(index) = online.iter().position(|dir| Arc::ptr_eq(dir, log.log_dir()))
+                && let Some(count) = counts.get_mut(index)
+            {
+                *count += 1;
+            }
+        }
+        let emptiest = counts.iter().enumerate().min_by_key(|(_, count)| **count).map(|(index, _)| index);
+        emptiest
+            .and_then(|index| online.get(index))
+            .map(|dir| Arc::clone(dir))
+            .ok_or_else(|| StorageError::NoLogDir { reason: "all of log.dirs are offline".to_owned() })
+    }
+
+    /// Takes a partition out of service: its directory is renamed at once and removed by [`Self::run_deletes`] after
+    /// `file.delete.delay.ms`. Survives a crash: the removal goes on at the next start.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownLog`], [`StorageError::Io`].
+    pub fn delete(&self, name: &TopicPartition, now_ms: i64) -> Result<(), StorageError> {
+        let _turn = self.changes.lock();
+        let Some(log) = self.get(name) else {
+            return Err(StorageError::UnknownLog {
+                topic_partition: name.clone(),
+                reason: "it has no log here",
+            });
+        };
+        log.abandon();
+        let due_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
+        self.rename_and_queue_delete(log.log_dir(), log.dir(), name, due_ms)?;
+        self.logs.write().remove(name);
+        Ok(())
+    }
+
+    fn rename_and_queue_delete(
+        &self,
+        dir: &LogDir,
+        path: &Path,
+        name: &TopicPartition,
+        due_ms: i64,
+    ) -> Result<(), StorageError> {
+        let target = dir.path().join(name.delete_dir_name(&unique()));
+        dir.disk().rename(path, &target).context("rename", path)?;
+        dir.set_log_start(name, None);
+        self.deletes.lock().push(PendingDelete { path: target, due_ms });
+        Ok(())
+    }
+
+    fn rename_stray(&self, path: &Path, name: &TopicPartition) -> Result<PathBuf, StorageError> {
+        let target = path.with_file_name(name.stray_dir_name(&unique()));
+        self.shared.handles.disk().rename(path, &target).context("rename", path)?;
+        Ok(target)
+    }
+
+    /// Removes the directories of deleted partitions whose time has come. Returns how many are left; one that cannot
+    /// be removed is tried again by the next call.
+    pub fn run_deletes(&self, now_ms: i64) -> usize {
+        let due: Vec<PendingDelete> = {
+            let mut deletes = self.deletes.lock();
+            let (due, later) = std::mem::take(&mut *deletes).into_iter().partition(|d| d.due_ms <= now_ms);
+            *deletes = later;
+            due
+        };
+        for mut delete in due {
+            if let Err(error) = self.shared.handles.disk().remove_dir_all(&delete.path) {
+                tracing::warn!(path = %delete.path.display(), %error, "cannot remove a deleted partition yet");
+                delete.due_ms = now_ms.saturating_add(1000);
+                self.deletes.lock().push(delete);
+            }
+        }
+        self.deletes.lock().len()
+    }
+
+    /// Directories of deleted partitions that are still on disk.
+    pub fn pending_deletes(&self) -> usize {
+        self.deletes.lock().len()
+    }
+
+    /// Applies retention to all logs. An error of one does not keep the others from it.
+    pub fn apply_retention(&self, now_ms: i64) -> Retained {
+        let mut total = Retained::default();
+        for log in self.logs() {
+            match log.apply_retention(now_ms) {
+                Ok(retained) => {
+                    total.deleted_segments += retained.deleted_segments;
+                    total.deleted_bytes += retained.deleted_bytes;
+                }
+                Err(error) => tracing::warn!(partition = %log.topic_partition(), %error, "retention failed"),
+            }
+        }
+        total
+    }
+
+    /// Syncs the logs for which a flush is due: `flush.ms` has passed, or a segment was rolled. Returns how many.
+    pub fn flush_due(&self, now_ms: i64) -> usize {
+        let mut flushed = 0;
+        for log in self.logs() {
+            if log.is_flush_due(now_ms) {
+                match log.flush(now_ms) {
+                    Ok(_) => flushed += 1,
+                    Err(error) => tracing::warn!(partition = %log.topic_partition(), %error, "flush failed"),
+                }
+            }
+        }
+        flushed
+    }
+
+    /// Forgets silent producers, tries read-only logs again, takes memory back from idle logs. Cheap enough for each
+    /// second.
+    pub fn tick(&self, now_ms: i64) {
+        for log in self.logs() {
+            log.expire_producers(now_ms);
+            log.shrink_if_idle(now_ms, IDLE_MS);
+            if log.is_read_only() {
+                log.probe(now_ms);
+            }
+        }
+    }
+
+    /// Writes the recovery points, high watermarks and log starts of all directories, where they changed.
+    ///
+    /// # Errors
+    /// The first failure; the other directories are done all the same.
+    pub fn checkpoint(&self) -> Result<(), StorageError> {
+        let mut first_error = Ok(());
+        for (dir, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            if dir.is_online()
+                && let Err(error) = self.checkpoint_dir(dir, &mut last.lock())
+            {
+                tracing::warn!(dir = %dir.path().display(), %error, "cannot write a checkpoint");
+                first_error = first_error.and(Err(error));
+            }
+        }
+        first_error
+    }
+
+    fn checkpoint_dir(&self, dir: &Arc<LogDir>, last: &mut LastCheckpoints) -> Result<(), StorageError> {
+        let (mut recovery_points, mut high_watermarks) = (OffsetMap::new(), OffsetMap::new());
+        for log in self.logs.read().values().filter(|log| Arc::ptr_eq(log.log_dir(), dir)) {
+            recovery_points.insert(log.topic_partition().clone(), log.recovery_point().get());
+            high_watermarks.insert(log.topic_partition().clone(), log.high_watermark().get());
+        }
+        dir.checkpoint_log_starts()?;
+        for (name, offsets, seen) in [
+            (RECOVERY_POINT_CHECKPOINT, &recovery_points, &mut last.recovery_points),
+            (REPLICATION_OFFSET_CHECKPOINT, &high_watermarks, &mut last.high_watermarks),
+        ] {
+            let digest = digest_of(offsets);
+            if *seen != digest {
+                dir.write_checkpoint(name, offsets.iter().map(|(name, offset)| (name, *offset)))?;
+                *seen = digest;
+            }
+        }
+        Ok(())
+    }
+
+    /// The clean stop: every log is sealed and synced, the checkpoints are written, and last, where nothing went wrong,
+    /// the marker that lets the next start skip all checks. The locks are given back.
+    ///
+    /// # Errors
+    /// The first failure. Its directory has no marker then, and the next start checks it as after a crash.
+    pub fn close(&self, broker_epoch: i64, now_ms: i64) -> Result<(), StorageError> {
+        let mut first_error = Ok(());
+        for (dir, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            let logs: Vec<Arc<Log>> = {
+                let logs = self.logs.read();
+                logs.values().filter(|log| Arc::ptr_eq(log.log_dir(), dir)).cloned().collect()
+            };
+            if let Err(error) = self.close_dir(dir, &logs, &mut last.lock(), broker_epoch, now_ms) {
+                tracing::error!(
+                    dir = %dir.path().display(),
+                    %error,
+                    "the stop is not clean: the next start will check this directory"
+                );
+                first_error = first_error.and(Err(error));
+            }
+            dir.unlock();
+        }
+        first_error
+    }
+
+    fn close_dir(
+        &self,
+        dir: &Arc<LogDir>,
+        logs: &[Arc<Log>],
+        last: &mut LastCheckpoints,
+        broker_epoch: i64,
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
+        let to_sync =
+            logs.iter().filter(|log| log.recovery_point().get() < log.log_end_offset().get()).count();
+        let one_by_one = to_sync <= SYNC_ONE_BY_ONE;
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.recovery_threads.min(logs.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if let Err(error) = log.close(now_ms, one_by_one) {
+                            tracing::warn!(partition = %log.topic_partition(), %error, "cannot close the log");
+                            failure.lock().get_or_insert(error);
+                        }
+                    }
+                });
+            }
+        });
+        if !dir.is_online() {
+            return Ok(());
+        }
+        // Also when the logs were synced one by one: snapshots and epochs were written without a sync.
+        dir.disk().sync_file_system(dir.path()).context("sync", dir.path())?;
+        self.checkpoint_dir(dir, last)?;
+        let cleaner = dir.path().join(CLEANER_OFFSET_CHECKPOINT);
+        if !cleaner.exists() {
+            let empty = format_offsets(std::iter::empty());
+            dir.disk().replace(&cleaner, &empty, true).context("write", &cleaner)?;
+        }
+        match failure.into_inner() {
+            Some(error) => Err(error),
+            None => dir.write_clean_shutdown_marker(broker_epoch),
+        }
+    }
+
+    /// Bytes of memory that the logs and the tables take, estimated: for the broker's account of what grows with the
+    /// number of partitions.
+    pub fn memory_bytes(&self) -> usize {
+        let logs = self.logs.read();
+        let table = logs.capacity() * (std::mem::size_of::<(TopicPartition, Arc<Log>)>() + 1);
+        let all: usize = logs.values().map(|log| log.memory_bytes()).sum();
+        table + all + self.shared.handles.memory_bytes()
+    }
+}
+
+fn digest_of(offsets: &OffsetMap) -> u64 {
+    use std::hash::Hash;
+    let mut hasher = std::hash::DefaultHasher::new();
+    // Something that no map has, so that an empty one is written the first time.
+    1u8.hash(&mut hasher);
+    offsets.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Sixteen bytes that no other directory name has: the standard library's randomness is enough for a name.
+fn unique() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for half in bytes.chunks_mut(8) {
+        half.copy_from_slice(&RandomState::new().build_hasher().finish().to_ne_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,862 @@
+//! How a log is opened: leftovers, segments, the check of the unflushed tail, epochs, producers.
+//!
+//! After a clean stop nothing is checked but what costs a few reads: that the index of the active segment leads to its
+//! end, and that no segment ends before the next one begins. After a crash everything from the recovery point on is
+//! read: CRC, magic, offsets that grow without gap or overlap; the first batch that fails ends the log there. The time
+//! is that of the unflushed tail. Whatever else is damaged (indexes, snapshots, epochs) is rebuilt with a warning.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::control::{ControlMarker, MARKER_WINDOW_BYTES};
+use crate::error::{IoContext, StorageError};
+use crate::file_handles::{Access, FileHandles};
+use crate::index_file::Place;
+use crate::leader_epoch::LeaderEpochs;
+use crate::log::{Log, LogOptions, LogShared, StorageCounters, Writer, count};
+use crate::log_append::jitter;
+use crate::log_dir::LogDir;
+use crate::offset_index::OffsetPosition;
+use crate::partition_metadata;
+use crate::producer_snapshot;
+use crate::producer_state::ProducerState;
+use crate::recent::RecentBatches;
+use crate::recovery_files::{self, Files};
+use crate::scan::{LOOKUP_WINDOW_BYTES, SCAN_WINDOW_BYTES, ScanError, Scanner};
+use crate::segment::{Find, FindError, IndexBuilder, LOG_SUFFIX, Segment, SegmentEnd};
+use crate::time_index::TimestampOffset;
+use crate::topic_partition::TopicPartition;
+use crate::transaction_index::{self, AbortedTxn};
+
+impl Log {
+    /// Opens the log in `options.dir`, or makes it. Memory while it runs: a window of 64 KiB.
+    ///
+    /// # Errors
+    /// [`StorageError::TopicIdMismatch`] when the directory belongs to another topic id; [`StorageError::Io`]. What is
+    /// damaged is repaired or cut off, never an error.
+    pub fn open(
+        shared: Arc<LogShared>,
+        log_dir: Arc<LogDir>,
+        options: LogOptions,
+    ) -> Result<Arc<Self>, StorageError> {
+        let loader = Loader { shared: &shared, options: &options };
+        let mut loaded = loader.load()?;
+        let active = match loaded.segments.last() {
+            Some(active) => Arc::clone(active),
+            None => unreachable!("a loaded log has an active segment"),
+        };
+        loaded.segments.shrink_to_fit();
+        loaded.snapshots.shrink_to_fit();
+        let jitter_ms = jitter(&options.config, active.base_offset, &options.topic_partition);
+        let first_base = loaded.segments.first().map_or(0, |segment| segment.base_offset);
+        log_dir.set_log_start(
+            &options.topic_partition,
+            (loaded.log_start > first_base).then_some(loaded.log_start),
+        );
+        loaded.producers.on_high_watermark(loaded.log_end);
+        let first_unstable = loaded.producers.first_unstable_offset().unwrap_or(i64::MAX);
+        let writer = Writer {
+            active,
+            snapshots: loaded.snapshots,
+            index: loaded.index,
+            first_timestamp: None,
+            segment_created_ms: options.now_ms,
+            jitter_ms,
+            current_epoch: loaded.epochs.latest().map_or(-1, |entry| entry.epoch),
+            read_only: None,
+            torn: false,
+            closed: false,
+            touched: loaded.touched,
+            producers: loaded.producers,
+        };
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&shared),
+            log_dir,
+            topic_id: options.topic_id,
+            compacted: AtomicBool::new(options.compacted || options.config.compact),
+            config: RwLock::new(options.config),
+            topic_partition: options.topic_partition,
+            dir: options.dir,
+            segments: RwLock::new(loaded.segments),
+            writer: Mutex::new(writer),
+            epochs: Mutex::new(loaded.epochs),
+            recent: Mutex::new(RecentBatches::default()),
+            damages: Mutex::new(Vec::new()),
+            flush_lock: Mutex::new(()),
+            log_start: AtomicI64::new(loaded.log_start),
+            log_end: AtomicI64::new(loaded.log_end),
+            high_watermark: AtomicI64::new(loaded.log_end),
+            first_unstable: AtomicI64::new(first_unstable),
+            recovery_point: AtomicI64::new(loaded.recovery_point),
+            last_flush_ms: AtomicI64::new(options.now_ms),
+            last_append_ms: AtomicI64::new(options.now_ms),
+            has_damage: AtomicBool::new(false),
+            flush_due: AtomicBool::new(false),
+            dir_unsynced: AtomicBool::new(loaded.touched),
+            is_read_only: AtomicBool::new(false),
+        }))
+    }
+}
+
+struct Loaded {
+    segments: Vec<Arc<Segment>>,
+    snapshots: Vec<i64>,
+    epochs: LeaderEpochs,
+    producers: ProducerState,
+    index: IndexBuilder,
+    log_start: i64,
+    log_end: i64,
+    recovery_point: i64,
+    touched: bool,
+}
+
+struct Loader<'a> {
+    shared: &'a LogShared,
+    options: &'a LogOptions,
+}
+
+/// How the check of one segment ended.
+struct Checked {
+    next_offset: i64,
+    index: IndexBuilder,
+    was_cut: bool,
+}
+
+impl<'a> Loader<'a> {
+    fn place(&self, base_offset: i64) -> Place<'a> {
+        Place { handles: &self.shared.handles, dir: &self.options.dir, base_offset }
+    }
+
+    fn name(&self) -> &TopicPartition {
+        &self.options.topic_partition
+    }
+
+    fn is_contiguous(&self) -> bool {
+        !self.options.compacted && !self.options.config.compact
+    }
+
+    fn io(&self, action: &'static str, base_offset: i64, source: std::io::Error) -> StorageError {
+        StorageError::Io { action, path: self.place(base_offset).path(LOG_SUFFIX), source }
+    }
+
+    fn load(&self) -> Result<Loaded, StorageError> {
+        let disk = self.shared.handles.disk();
+        let dir = &self.options.dir;
+        let listed = disk.list(dir);
+        let is_new = matches!(&listed, Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+        let files = if is_new {
+            disk.create_dir_all(dir).context("create", dir)?;
+            Files::default()
+        } else {
+            recovery_files::take_stock(disk, dir, listed.context("list", dir)?)?
+        };
+        let is_new = is_new || files.segments.is_empty();
+        if let Some(topic_id) = self.options.topic_id {
+            partition_metadata::ensure(disk, dir, topic_id, is_new)?;
+        }
+        let mut segments = Vec::with_capacity(files.segments.len().max(1));
+        for base_offset in &files.segments {
+            let path = self.place(*base_offset).path(LOG_SUFFIX);
+            let length = disk.length(&path).context("look at", &path)?;
+            segments.push(Arc::new(Segment::existing(*base_offset, length)));
+        }
+        let mut snapshots = files.snapshots;
+        let mut epochs = self.load_epochs(&segments)?;
+        let mut touched = is_new;
+        let mut clean = self.options.clean;
+        let mut recovery_point = self.options.recovery_point.max(0);
+
+        let mut window = vec![0; LOOKUP_WINDOW_BYTES];
+        let mut end = None;
+        if clean && let Some(active) = segments.last() {
+            match self.find_end(active, &mut window) {
+                Ok(found) => {
+                    if recovery_point > found.next_offset {
+                        count(&self.shared.counters.gaps_found, 1);
+                        tracing::error!(
+                            partition = %self.name(),
+                            expected_end = recovery_point,
+                            found_end = found.next_offset,
+                            "records at the end of the log are missing"
+                        );
+                    }
+                    end = Some((found.next_offset, self.resume_index(active, found)?));
+                }
+                Err(FindError::Io(error)) => return Err(self.io("read", active.base_offset, error)),
+                Err(error) => {
+                    tracing::warn!(
+                        partition = %self.name(),
+                        ?error,
+                        "the active segment does not end as a clean stop leaves it, checking it"
+                    );
+                    clean = false;
+                    recovery_point = active.base_offset;
+                }
+            }
+        }
+        let flushed = if clean {
+            segments.len().saturating_sub(1)
+        } else {
+            segments.partition_point(|segment| segment.base_offset <= recovery_point).saturating_sub(1)
+        };
+        self.look_for_gaps(&segments, flushed, &mut window)?;
+        let mut checked_from = i64::MAX;
+        if !clean && !segments.is_empty() {
+            count(&self.shared.counters.logs_recovered, 1);
+            window.resize(SCAN_WINDOW_BYTES, 0);
+            checked_from = segments.get(flushed).map_or(0, |segment| segment.base_offset).max(recovery_point);
+            end = Some(self.check_tail(&mut segments, flushed, recovery_point, &mut epochs, &mut window)?);
+            touched = true;
+        }
+        drop(window);
+
+        let checkpointed_start = self.options.log_start_offset.max(0);
+        let mut start_floor = checkpointed_start;
+        if let Some((log_end, _)) = end
+            && checkpointed_start > log_end
+        {
+            if clean {
+                tracing::warn!(
+                    partition = %self.name(),
+                    checkpointed_start,
+                    log_end,
+                    "the checkpointed log start lies behind the log end, ignoring it"
+                );
+                count(&self.shared.counters.files_rebuilt, 1);
+                start_floor = 0;
+            } else {
+                tracing::warn!(
+                    partition = %self.name(),
+                    checkpointed_start,
+                    log_end,
+                    "all records of the log were deleted before the crash, removing its segments"
+                );
+                for segment in segments.drain(..) {
+                    recovery_files::set_aside(disk, self.place(segment.base_offset))?;
+                }
+                epochs.clear();
+                end = None;
+            }
+        }
+        if segments.is_empty() {
+            let base_offset = start_floor;
+            let segment = Segment::create(self.place(base_offset))
+                .map_err(|error| self.io("create", base_offset, error))?;
+            segments.push(Arc::new(segment));
+            end = Some((base_offset, IndexBuilder::new()));
+            touched = true;
+        }
+        let (log_end, index) = end.unwrap_or((start_floor, IndexBuilder::new()));
+        if let Some(active) = segments.last() {
+            active.set_max_timestamp(index.largest);
+        }
+        let first_base = segments.first().map_or(0, |segment| segment.base_offset);
+        let log_start = start_floor.max(first_base).min(log_end);
+        epochs.truncate_from_end(log_end);
+        epochs.truncate_from_start(log_start);
+        epochs.write_if_dirty(disk, dir)?;
+
+        let mut producers = ProducerState::new(Arc::clone(&self.shared.producer_ids));
+        self.load_producers(&mut producers, &mut snapshots, &segments, log_start, log_end, checked_from)?;
+        recovery_files::remove_stray_snapshots(disk, dir, &mut snapshots, &segments)?;
+        for segment in &segments {
+            segment.close_handles();
+        }
+        Ok(Loaded {
+            segments,
+            snapshots,
+            epochs,
+            producers,
+            index,
+            log_start,
+            log_end,
+            recovery_point: if clean { log_end } else { recovery_point.min(log_end) },
+            touched,
+        })
+    }
+
+    /// [`Segment::find_end`], with an index that leads astray rebuilt once.
+    fn find_end(&self, segment: &Segment, window: &mut [u8]) -> Result<SegmentEnd, FindError> {
+        let place = self.place(segment.base_offset);
+        let size = segment.size_bytes();
+        match segment.find_end(place, size, self.is_contiguous(), window) {
+            Err(FindError::BadIndex(reason)) => {
+                count(&self.shared.counters.index_rebuilds, 1);
+                tracing::warn!(
+                    partition = %self.name(),
+                    segment = segment.base_offset,
+                    reason,
+                    "an index is missing or leads astray, rebuilding it from the log"
+                );
+                let interval = self.options.config.index_interval_bytes;
+                segment.rebuild_indexes(place, size, interval, segment.rebuild_count())?;
+                segment.find_end(place, size, self.is_contiguous(), window)
+            }
+            other => other,
+        }
+    }
+
+    /// What the writer must know to go on with the indexes of a segment that ends as `end` says.
+    fn resume_index(&self, segment: &Segment, end: SegmentEnd) -> Result<IndexBuilder, StorageError> {
+        let place = self.place(segment.base_offset);
+        let size = segment.size_bytes();
+        let mut index = IndexBuilder::new();
+        index.largest = end.largest;
+        if size == 0 {
+            return Ok(index);
+        }
+        let last = match segment.time_index.last(place) {
+            Ok(last) => last,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let interval = self.options.config.index_interval_bytes;
+                match segment.rebuild_indexes(place, size, interval, segment.rebuild_count()) {
+                    Ok(()) => segment.known_max_timestamp(),
+                    Err(error) => {
+                        tracing::warn!(partition = %self.name(), ?error, "the time index cannot be rebuilt");
+                        None
+                    }
+                }
+            }
+            Err(error) => return Err(self.io("read the time index of", segment.base_offset, error)),
+        };
+        if let Some(last) = last
+            && last.timestamp > index.largest.timestamp
+        {
+            index.largest = last;
+        }
+        let entry = segment.offset_index.lookup(place, i64::MAX).ok().flatten();
+        index.bytes_since_entry = size - entry.map_or(0, |entry| u64::from(entry.position)).min(size);
+        Ok(index)
+    }
+
+    /// Every sealed segment that needs no check must end where the next one begins.
+    fn look_for_gaps(
+        &self,
+        segments: &[Arc<Segment>],
+        flushed: usize,
+        window: &mut [u8],
+    ) -> Result<(), StorageError> {
+        if !self.is_contiguous() {
+            return Ok(());
+        }
+        for pair in segments.get(..=flushed).unwrap_or_default().windows(2) {
+            let [segment, next] = pair else { continue };
+            let found = match self.find_end(segment, window) {
+                Ok(end) if end.next_offset == next.base_offset => {
+                    segment.close_handles();
+                    continue;
+                }
+                Ok(end) => format!("it ends at offset {}", end.next_offset),
+                Err(FindError::Io(error)) => return Err(self.io("read", segment.base_offset, error)),
+                Err(FindError::BadIndex(reason) | FindError::Bad { reason, .. }) => reason,
+            };
+            segment.close_handles();
+            count(&self.shared.counters.gaps_found, 1);
+            tracing::error!(
+                partition = %self.name(),
+                path = %self.place(segment.base_offset).path(LOG_SUFFIX).display(),
+                next_segment = next.base_offset,
+                found,
+                "a segment ends before the next one begins: records are missing"
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads everything from the recovery point on and cuts the log at the first batch that is not right.
+    fn check_tail(
+        &self,
+        segments: &mut Vec<Arc<Segment>>,
+        flushed: usize,
+        recovery_point: i64,
+        epochs: &mut LeaderEpochs,
+        window: &mut [u8],
+    ) -> Result<(i64, IndexBuilder), StorageError> {
+        let mut end = (segments.get(flushed).map_or(0, |segment| segment.base_offset), IndexBuilder::new());
+        let mut index = flushed;
+        while let Some(segment) = segments.get(index).cloned() {
+            let is_first = index == flushed;
+            let broken = !is_first
+                && (segment.base_offset < end.0 || (self.is_contiguous() && segment.base_offset != end.0));
+            if broken {
+                tracing::warn!(
+                    partition = %self.name(),
+                    segment = segment.base_offset,
+                    expected = end.0,
+                    "a segment does not begin where the one before it ends: the log ends there"
+                );
+                break;
+            }
+            let from = if is_first && recovery_point > segment.base_offset {
+                self.recovery_start(&segment, recovery_point)?
+            } else {
+                None
+            };
+            let checked = self.check_segment(&segment, from, epochs, window)?;
+            end = (checked.next_offset, checked.index);
+            index += 1;
+            // A sealed segment ends with its largest timestamp.
+            if index < segments.len() && !checked.was_cut {
+                segment
+                    .time_index
+                    .maybe_append(self.place(segment.base_offset), end.1.largest)
+                    .and_then(|_| segment.time_index.0.flush_tail(self.place(segment.base_offset)))
+                    .map_err(|error| self.io("index", segment.base_offset, error))?;
+                segment.set_max_timestamp(end.1.largest);
+            }
+            if checked.was_cut {
+                break;
+            }
+        }
+        for segment in segments.split_off(index) {
+            tracing::warn!(
+                partition = %self.name(),
+                segment = segment.base_offset,
+                size_bytes = segment.size_bytes(),
+                "setting a segment behind the end of the log aside"
+            );
+            segment.close_handles();
+            count(&self.shared.counters.truncated_bytes, segment.size_bytes());
+            recovery_files::set_aside(self.shared.handles.disk(), self.place(segment.base_offset))?;
+        }
+        Ok(end)
+    }
+
+    /// Position of the batch with the recovery point, if the indexes below it can be kept. `None`: the segment must be
+    /// read from its beginning.
+    fn recovery_start(&self, segment: &Segment, recovery_point: i64) -> Result<Option<u64>, StorageError> {
+        let place = self.place(segment.base_offset);
+        let mut window = [0; LOOKUP_WINDOW_BYTES];
+        let size = segment.size_bytes();
+        if size == 0 || !self.indexes_grow(segment, recovery_point) {
+            return Ok(None);
+        }
+        match segment.find(place, recovery_point, size, self.is_contiguous(), &mut window) {
+            Ok(Find::Found(batch)) if batch.header.base_offset == recovery_point => Ok(Some(batch.position)),
+            Ok(Find::PastEnd { next_offset }) if next_offset == recovery_point => Ok(Some(size)),
+            Ok(_) | Err(FindError::BadIndex(_)) => Ok(None),
+            // A torn batch right at the recovery point.
+            Err(FindError::Bad { position, .. }) => {
+                match segment.find_end(place, position, self.is_contiguous(), &mut window) {
+                    Ok(end) if end.next_offset == recovery_point => Ok(Some(position)),
+                    _ => Ok(None),
+                }
+            }
+            Err(FindError::Io(error)) => Err(self.io("read", segment.base_offset, error)),
+        }
+    }
+
+    /// Entries of both indexes up to `until` must grow, as every true index does.
+    fn indexes_grow(&self, segment: &Segment, until: i64) -> bool {
+        let place = self.place(segment.base_offset);
+        let base = segment.base_offset;
+        let mut last = OffsetPosition { offset: base - 1, position: 0 };
+        let mut offsets_grow = true;
+        let size = segment.size_bytes();
+        let walked = segment.offset_index.0.for_each(place, |_, bytes| {
+            let entry = OffsetPosition::decode(bytes, base);
+            if entry.offset >= until {
+                return false;
+            }
+            offsets_grow = entry.offset > last.offset
+                && entry.position > last.position
+                && u64::from(entry.position) < size;
+            last = entry;
+            offsets_grow
+        });
+        let mut last = TimestampOffset { timestamp: -1, offset: base - 1 };
+        let mut times_grow = true;
+        let walked_times = segment.time_index.0.for_each(place, |_, bytes| {
+            let entry = TimestampOffset::decode(bytes, base);
+            if entry.offset >= until {
+                return false;
+            }
+            times_grow = entry.timestamp > last.timestamp && entry.offset > last.offset;
+            last = entry;
+            times_grow
+        });
+        walked.is_ok() && walked_times.is_ok() && offsets_grow && times_grow
+    }
+
+    /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right.
+    fn check_segment(
+        &self,
+        segment: &Segment,
+        from: Option<u64>,
+        epochs: &mut LeaderEpochs,
+        window: &mut [u8],
+    ) -> Result<Checked, StorageError> {
+        let place = self.place(segment.base_offset);
+        let base = segment.base_offset;
+        let disk = self.shared.handles.disk();
+        let size = segment.size_bytes();
+        let failed = |error: std::io::Error| self.io("index", base, error);
+        let mut index = IndexBuilder::new();
+        let mut expected = base;
+        let start = from.unwrap_or(0);
+        if start > 0 {
+            segment.offset_index.truncate_to_position(place, start).map_err(failed)?;
+            let mut small = [0; LOOKUP_WINDOW_BYTES];
+            let end = segment
+                .find_end(place, start, self.is_contiguous(), &mut small)
+                .map_err(|error| self.io("read", base, std::io::Error::other(format!("{error:?}"))))?;
+            expected = end.next_offset;
+            segment.time_index.truncate_to_offset(place, expected).map_err(failed)?;
+            index.largest = end.largest;
+            if let Some(last) = segment.time_index.last(place).map_err(failed)?
+                && last.timestamp > index.largest.timestamp
+            {
+                index.largest = last;
+            }
+            let last = segment.offset_index.lookup(place, i64::MAX).map_err(failed)?;
+            index.bytes_since_entry = start - last.map_or(0, |entry| u64::from(entry.position));
+        } else {
+            segment.offset_index.0.truncate(place, 0).map_err(failed)?;
+            segment.time_index.0.truncate(place, 0).map_err(failed)?;
+        }
+        let handle = segment.handle(place, Access::Read).map_err(|error| self.io("open", base, error))?;
+        let mut scanner = Scanner::new(disk, &handle, window, start, size);
+        let interval = self.options.config.index_interval_bytes;
+        let mut valid_end = start;
+        let bad = loop {
+            let batch = match scanner.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break None,
+                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+                Err(ScanError::Bad { reason, .. }) => break Some(reason),
+            };
+            let header = &batch.header;
+            let last = header.last_offset();
+            if batch.is_v2() {
+                let gap_allowed = !self.is_contiguous();
+                if header.base_offset < expected || (header.base_offset > expected && !gap_allowed) {
+                    break Some(format!("offset {expected} should follow, not {}", header.base_offset));
+                }
+            } else if last < expected {
+                break Some(format!("offsets go back from {expected} to {last}"));
+            }
+            if last - base > i64::from(i32::MAX) {
+                break Some(format!("offset {last} is too far from the segment's base {base}"));
+            }
+            match scanner.crc_is_right(&batch) {
+                Ok(true) => {}
+                Ok(false) => break Some("its CRC is wrong".to_owned()),
+                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+                Err(ScanError::Bad { reason, .. }) => break Some(reason),
+            }
+            let epoch = header.partition_leader_epoch;
+            if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
+                epochs.assign(epoch, header.base_offset);
+            }
+            index.add(segment, place, header, batch.position, batch.size_bytes, interval).map_err(failed)?;
+            expected = last + 1;
+            valid_end = batch.end();
+        };
+        count(&self.shared.counters.recovery_bytes, size - start);
+        if let Some(reason) = &bad {
+            count(&self.shared.counters.truncated_bytes, size - valid_end);
+            tracing::warn!(
+                partition = %self.name(),
+                segment = base,
+                position = valid_end,
+                size_bytes = size,
+                next_offset = expected,
+                reason,
+                "cutting the log at the first batch that is not right"
+            );
+            let handle =
+                segment.handle(place, Access::Write).map_err(|error| self.io("open", base, error))?;
+            disk.set_length(handle.file(), handle.path(), valid_end)
+                .map_err(|error| self.io("truncate", base, error))?;
+            segment.set_size_bytes(valid_end);
+        }
+        segment.offset_index.0.flush_tail(place).map_err(failed)?;
+        segment.time_index.0.flush_tail(place).map_err(failed)?;
+        Ok(Checked { next_offset: expected, index, was_cut: bad.is_some() })
+    }
+
+    fn load_epochs(&self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, StorageError> {
+        let reason = match LeaderEpochs::read(self.shared.handles.disk(), &self.options.dir) {
+            Ok(Some(epochs)) => return Ok(epochs),
+            Ok(None) if segments.iter().all(|segment| segment.size_bytes() == 0) => {
+                return Ok(LeaderEpochs::default());
+            }
+            Ok(None) => "it is missing".to_owned(),
+            Err(StorageError::CorruptFile { reason, .. }) => reason,
+            Err(error) => return Err(error),
+        };
+        tracing::warn!(partition = %self.name(), reason, "rebuilding the leader epochs from the log");
+        count(&self.shared.counters.files_rebuilt, 1);
+        let mut epochs = LeaderEpochs::default();
+        for (index, segment) in segments.iter().enumerate() {
+            self.epochs_of(segment, segments.get(index + 1), &mut epochs)?;
+        }
+        Ok(epochs)
+    }
+
+    /// Epochs never fall, so a segment whose first batch has the epoch of the next segment's first batch has no other.
+    fn epochs_of(
+        &self,
+        segment: &Segment,
+        next: Option<&Arc<Segment>>,
+        epochs: &mut LeaderEpochs,
+    ) -> Result<(), StorageError> {
+        let first = self.first_epoch(segment)?;
+        let Some((first_epoch, first_offset)) = first else { return Ok(()) };
+        if epochs.latest().is_none_or(|latest| first_epoch > latest.epoch) {
+            epochs.assign(first_epoch, first_offset);
+        }
+        if let Some(next) = next
+            && self.first_epoch(next)?.is_some_and(|(epoch, _)| epoch == first_epoch)
+        {
+            return Ok(());
+        }
+        let place = self.place(segment.base_offset);
+        let mut window = vec![0; SCAN_WINDOW_BYTES];
+        if let Ok(end) = segment.find_end(place, segment.size_bytes(), self.is_contiguous(), &mut window)
+            && end.last_epoch == first_epoch
+        {
+            return Ok(());
+        }
+        let handle = segment
+            .handle(place, Access::Read)
+            .map_err(|error| self.io("open", segment.base_offset, error))?;
+        let disk = self.shared.handles.disk();
+        let mut scanner = Scanner::new(disk, &handle, &mut window, 0, segment.size_bytes());
+        loop {
+            match scanner.next_batch() {
+                Ok(Some(batch)) => {
+                    let epoch = batch.header.partition_leader_epoch;
+                    if epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
+                        epochs.assign(epoch, batch.header.base_offset);
+                    }
+                }
+                // What comes behind a damaged batch is for the check of the tail, or for the reads, to say.
+                Ok(None) | Err(ScanError::Bad { .. }) => return Ok(()),
+                Err(ScanError::Io(error)) => return Err(self.io("read", segment.base_offset, error)),
+            }
+        }
+    }
+
+    fn first_epoch(&self, segment: &Segment) -> Result<Option<(i32, i64)>, StorageError> {
+        let place = self.place(segment.base_offset);
+        let mut window = [0; 256];
+        let handle = segment
+            .handle(place, Access::Read)
+            .map_err(|error| self.io("open", segment.base_offset, error))?;
+        let disk = self.shared.handles.disk();
+        let mut scanner = Scanner::new(disk, &handle, &mut window, 0, segment.size_bytes());
+        match scanner.next_batch() {
+            Ok(batch) => Ok(batch.map(|b| (b.header.partition_leader_epoch, b.header.base_offset))),
+            Err(ScanError::Bad { .. }) => Ok(None),
+            Err(ScanError::Io(error)) => Err(self.io("read", segment.base_offset, error)),
+        }
+    }
+
+    /// Loads the producers and, for segments that were checked, writes the transaction index anew from `checked_from`.
+    fn load_producers(
+        &self,
+        producers: &mut ProducerState,
+        snapshots: &mut Vec<i64>,
+        segments: &[Arc<Segment>],
+        log_start: i64,
+        log_end: i64,
+        checked_from: i64,
+    ) -> Result<(), StorageError> {
+        let loader = ProducerLoader {
+            handles: &self.shared.handles,
+            counters: &self.shared.counters,
+            dir: &self.options.dir,
+            segments,
+            now_ms: self.options.now_ms,
+            expiration_ms: self.shared.producer_id_expiration_ms.load(Ordering::Relaxed),
+        };
+        let first_base = segments.first().map_or(0, |segment| segment.base_offset);
+        let first_checked =
+            segments.partition_point(|segment| segment.base_offset <= checked_from).saturating_sub(1);
+        let checked = match segments.get(first_checked) {
+            Some(_) if checked_from == i64::MAX => &[][..],
+            Some(_) => segments.get(first_checked..).unwrap_or_default(),
+            None => &[],
+        };
+        // An index of aborted transactions that reaches below the checked part is kept as far as it can be read; if it
+        // cannot, the replay must begin with its segment.
+        let mut kept: Vec<(i64, Vec<AbortedTxn>)> = Vec::new();
+        let mut latest_snapshot = i64::MAX;
+        let mut from = checked_from;
+        for segment in checked {
+            match transaction_index::read(self.place(segment.base_offset)) {
+                Ok(mut entries) => {
+                    entries.retain(|entry| entry.last_offset < from);
+                    kept.push((segment.base_offset, entries));
+                }
+                Err(StorageError::CorruptFile { reason, .. }) => {
+                    tracing::warn!(
+                        partition = %self.name(),
+                        segment = segment.base_offset,
+                        reason,
+                        "rebuilding the transaction index from the log"
+                    );
+                    count(&self.shared.counters.files_rebuilt, 1);
+                    from = from.min(segment.base_offset);
+                    kept.push((segment.base_offset, Vec::new()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !checked.is_empty() {
+            latest_snapshot = from;
+        }
+        let before: Vec<usize> = kept.iter().map(|(_, entries)| entries.len()).collect();
+        let had_file: Vec<bool> = checked
+            .iter()
+            .map(|segment| self.place(segment.base_offset).path(transaction_index::TXN_INDEX_SUFFIX).exists())
+            .collect();
+        loader.load(
+            producers,
+            snapshots,
+            log_start.max(first_base),
+            log_end,
+            latest_snapshot,
+            &mut |base, txn| {
+                if txn.last_offset >= from
+                    && let Some((_, entries)) = kept.iter_mut().find(|(other, _)| *other == base)
+                {
+                    entries.push(txn);
+                }
+            },
+        )?;
+        for (index, (base, entries)) in kept.iter().enumerate() {
+            let changed = before.get(index) != Some(&entries.len()) || had_file.get(index) == Some(&true);
+            if changed {
+                transaction_index::replace(self.place(*base), entries)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings the producers of a log up to an offset: the last good snapshot, then the batches behind it.
+pub(crate) struct ProducerLoader<'a> {
+    pub(crate) handles: &'a FileHandles,
+    pub(crate) counters: &'a StorageCounters,
+    pub(crate) dir: &'a Path,
+    pub(crate) segments: &'a [Arc<Segment>],
+    pub(crate) now_ms: i64,
+    pub(crate) expiration_ms: i64,
+}
+
+impl ProducerLoader<'_> {
+    /// Loads the last snapshot that is not above `end` and `latest_snapshot`, replays what follows up to `end`, and
+    /// reports each aborted transaction with the base offset of the segment that holds its marker. Damaged snapshots
+    /// are removed with a warning.
+    pub(crate) fn load(
+        &self,
+        state: &mut ProducerState,
+        snapshots: &mut Vec<i64>,
+        start: i64,
+        end: i64,
+        latest_snapshot: i64,
+        on_aborted: &mut dyn FnMut(i64, AbortedTxn),
+    ) -> Result<(), StorageError> {
+        let disk = self.handles.disk();
+        let mut from = start;
+        state.clear(start);
+        while let Some(offset) = snapshots.iter().copied().rfind(|offset| *offset <= end.min(latest_snapshot))
+        {
+            match producer_snapshot::read(disk, self.dir, offset) {
+                Ok(entries) => {
+                    state.load(offset, &entries, self.now_ms, self.expiration_ms);
+                    from = offset.max(start);
+                    break;
+                }
+                Err(StorageError::CorruptFile { path, reason }) => {
+                    tracing::warn!(path = %path.display(), reason, "ignoring a producer snapshot");
+                    count(&self.counters.files_rebuilt, 1);
+                    disk.remove_file(&path).context("remove", &path)?;
+                    snapshots.retain(|other| *other != offset);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if from < end {
+            self.replay(state, from, end, on_aborted)?;
+        }
+        state.set_map_end_offset(end);
+        Ok(())
+    }
+
+    fn replay(
+        &self,
+        state: &mut ProducerState,
+        from: i64,
+        end: i64,
+        on_aborted: &mut dyn FnMut(i64, AbortedTxn),
+    ) -> Result<(), StorageError> {
+        let disk = self.handles.disk();
+        let mut window = vec![0; SCAN_WINDOW_BYTES];
+        let first = self.segments.partition_point(|segment| segment.base_offset <= from).saturating_sub(1);
+        for segment in self.segments.get(first..).unwrap_or_default() {
+            if segment.base_offset >= end {
+                break;
+            }
+            let place = Place { handles: self.handles, dir: self.dir, base_offset: segment.base_offset };
+            let size = segment.size_bytes();
+            let mut small = [0; LOOKUP_WINDOW_BYTES];
+            let start = if from <= segment.base_offset || size == 0 {
+                0
+            } else {
+                match segment.find(place, from, size, false, &mut small) {
+                    Ok(Find::Found(batch)) => batch.position,
+                    Ok(Find::PastEnd { .. }) => continue,
+                    _ => 0,
+                }
+            };
+            let failed = |error: std::io::Error| StorageError::Io {
+                action: "read",
+                path: place.path(LOG_SUFFIX),
+                source: error,
+            };
+            let handle = segment.handle(place, Access::Read).map_err(failed)?;
+            let mut scanner = Scanner::new(disk, &handle, &mut window, start, size);
+            loop {
+                let batch = match scanner.next_batch() {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => break,
+                    Err(ScanError::Io(error)) => return Err(failed(error)),
+                    Err(ScanError::Bad { position, reason }) => {
+                        tracing::warn!(
+                            path = %place.path(LOG_SUFFIX).display(),
+                            position,
+                            reason,
+                            "producers of the batches behind a damaged one are not known"
+                        );
+                        break;
+                    }
+                };
+                if batch.header.base_offset >= end {
+                    return Ok(());
+                }
+                if batch.header.last_offset() < from || !batch.header.has_producer_id() {
+                    continue;
+                }
+                let mut body = [0; MARKER_WINDOW_BYTES];
+                let marker = if batch.header.is_control() {
+                    let body = scanner.body_prefix(&batch, &mut body).map_err(failed)?;
+                    ControlMarker::parse(body, batch.header.base_timestamp)
+                } else {
+                    None
+                };
+                if let Some(completed) = state.apply(&batch.header, marker.as_ref())
+                    && let Some(aborted) = state.complete(&completed)
+                {
+                    on_aborted(segment.base_offset, aborted);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,338 @@
+//! The background scrub: reads all logs over and over, a few bytes at a time, and names what is damaged.
+//!
+//! It verifies the CRC and the offsets of every batch, that no segment ends before the next begins, that each entry of
+//! a sealed segment's offset index names a batch, and that its transaction index says what the markers in the log say.
+//! Indexes are rebuilt; damaged batches are remembered by their log, so that a read of them is an explicit error. The
+//! caller sets the pace by the bytes that it allows per step.
+
+use std::sync::Arc;
+
+use crate::error::StorageError;
+use crate::file_handles::Access;
+use crate::index_file::Place;
+use crate::log::{Damage, Log, count};
+use crate::log_manager::LogManager;
+use crate::offset_index::OffsetPosition;
+use crate::scan::{SCAN_WINDOW_BYTES, ScanError, Scanner, StoredBatch};
+use crate::segment::Segment;
+use crate::topic_partition::TopicPartition;
+use crate::transaction_index;
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged batches met in this step, known ones included.
+    pub damaged: usize,
+    /// Holes between segments met in this step.
+    pub gaps: usize,
+    /// Indexes that were rebuilt.
+    pub rebuilt: usize,
+    /// True when the step came to the end of the last log; the next one begins anew.
+    pub pass_finished: bool,
+}
+
+/// Where the scrub is.
+#[derive(Debug, Default)]
+struct Cursor {
+    /// The log that is being read; the next one is found by order, so logs may come and go.
+    log: Option<TopicPartition>,
+    base_offset: i64,
+    position: u64,
+    expected: i64,
+    next_slot: u32,
+    index_is_bad: bool,
+    saw_marker: bool,
+}
+
+/// Reads logs for damage. One per process is enough. Holds a window of 64 KiB.
+#[derive(Debug)]
+pub struct Scrubber {
+    window: Box<[u8]>,
+    cursor: Cursor,
+}
+
+impl Default for Scrubber {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scrubber {
+    /// A scrub that begins with the first log.
+    pub fn new() -> Self {
+        Self { window: vec![0; SCAN_WINDOW_BYTES].into_boxed_slice(), cursor: Cursor::default() }
+    }
+
+    /// Reads on for about `max_bytes` (at least one batch).
+    ///
+    /// # Errors
+    /// [`StorageError::Io`]: the log is passed over for this time.
+    pub fn step(&mut self, manager: &LogManager, max_bytes: u64) -> Result<ScrubReport, StorageError> {
+        let mut logs = manager.logs();
+        logs.sort_unstable_by(|a, b| a.topic_partition().cmp(b.topic_partition()));
+        self.step_over(&logs, max_bytes)
+    }
+
+    /// As [`Self::step`], over logs sorted by their names.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn step_over(&mut self, logs: &[Arc<Log>], max_bytes: u64) -> Result<ScrubReport, StorageError> {
+        let mut report = ScrubReport::default();
+        let mut index = match &self.cursor.log {
+            None => 0,
+            Some(name) => logs.partition_point(|log| log.topic_partition() < name),
+        };
+        while report.bytes < max_bytes {
+            let Some(log) = logs.get(index) else {
+                self.cursor = Cursor::default();
+                report.pass_finished = true;
+                return Ok(report);
+            };
+            if self.cursor.log.as_ref() != Some(log.topic_partition()) {
+                self.cursor = Cursor { log: Some(log.topic_partition().clone()), ..Cursor::default() };
+                self.cursor.base_offset = i64::MIN;
+            }
+            match self.scrub_log(log, max_bytes, &mut report) {
+                Ok(true) => index += 1,
+                Ok(false) => {}
+                Err(error) => {
+                    // Begin with the next log next time.
+                    self.cursor = Cursor {
+                        log: logs.get(index + 1).map(|next| next.topic_partition().clone()),
+                        base_offset: i64::MIN,
+                        ..Cursor::default()
+                    };
+                    return Err(error);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Returns true when the log is done.
+    fn scrub_log(
+        &mut self,
+        log: &Log,
+        max_bytes: u64,
+        report: &mut ScrubReport,
+    ) -> Result<bool, StorageError> {
+        let segments = log.all_segments();
+        let at = segments.partition_point(|segment| segment.base_offset < self.cursor.base_offset);
+        let Some(segment) = segments.get(at) else { return Ok(true) };
+        if segment.base_offset != self.cursor.base_offset {
+            self.enter(segment);
+        }
+        let next = segments.get(at + 1).map(|next| next.base_offset);
+        let done = self.scrub_segment(log, segment, next.is_some(), max_bytes, report)?;
+        if !done {
+            return Ok(false);
+        }
+        if let Some(next_base) = next {
+            self.finish_segment(log, segment, next_base, report)?;
+        }
+        match segments.get(at + 1) {
+            Some(next) => {
+                self.enter(next);
+                Ok(false)
+            }
+            None => Ok(true),
+        }
+    }
+
+    fn enter(&mut self, segment: &Segment) {
+        self.cursor = Cursor {
+            log: self.cursor.log.take(),
+            base_offset: segment.base_offset,
+            expected: segment.base_offset,
+            ..Cursor::default()
+        };
+    }
+
+    fn scrub_segment(
+        &mut self,
+        log: &Log,
+        segment: &Segment,
+        is_sealed: bool,
+        max_bytes: u64,
+        report: &mut ScrubReport,
+    ) -> Result<bool, StorageError> {
+        let place = log.place(segment.base_offset);
+        let size = segment.size_bytes();
+        if self.cursor.position >= size {
+            return Ok(true);
+        }
+        let failed = |error: std::io::Error| log.io_error("read", segment.base_offset, error);
+        let handle = segment.handle(place, Access::Read).map_err(failed)?;
+        let disk = place.handles.disk();
+        let mut scanner = Scanner::new(disk, &handle, &mut self.window, self.cursor.position, size);
+        loop {
+            if report.bytes >= max_bytes {
+                return Ok(false);
+            }
+            let batch = match scanner.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(true),
+                Err(ScanError::Io(error)) => return Err(failed(error)),
+                Err(ScanError::Bad { position, reason }) => {
+                    report.damaged += 1;
+                    // Segments change only by retention and truncation, after which the file may be shorter.
+                    if segment.size_bytes() < size {
+                        return Ok(true);
+                    }
+                    let resume = resume_behind(log, place, segment, position, size)?;
+                    let end_offset = resume.map_or(i64::MAX, |batch| batch.header.base_offset);
+                    log.note_damage(Damage {
+                        segment_base_offset: segment.base_offset,
+                        position,
+                        first_offset: self.cursor.expected,
+                        end_offset,
+                        reason,
+                    });
+                    let Some(batch) = resume else {
+                        self.cursor.position = size;
+                        return Ok(true);
+                    };
+                    report.bytes += batch.position - position;
+                    self.cursor.position = batch.position;
+                    self.cursor.expected = batch.header.base_offset;
+                    return Ok(false);
+                }
+            };
+            report.bytes += batch.size_bytes;
+            let header = &batch.header;
+            let fault = if batch.is_v2() && log.is_contiguous() && header.base_offset != self.cursor.expected
+            {
+                Some(format!("offset {} should follow, not {}", self.cursor.expected, header.base_offset))
+            } else {
+                match scanner.crc_is_right(&batch) {
+                    Ok(true) => None,
+                    Ok(false) => Some("its CRC is wrong".to_owned()),
+                    Err(ScanError::Io(error)) => return Err(failed(error)),
+                    Err(ScanError::Bad { reason, .. }) => Some(reason),
+                }
+            };
+            if let Some(reason) = fault {
+                report.damaged += 1;
+                log.note_damage(Damage {
+                    segment_base_offset: segment.base_offset,
+                    position: batch.position,
+                    first_offset: self.cursor.expected.min(header.base_offset),
+                    end_offset: header.next_offset(),
+                    reason,
+                });
+            }
+            self.cursor.saw_marker |= header.is_control() && header.has_producer_id();
+            self.cursor.expected = header.next_offset();
+            self.cursor.position = batch.end();
+            if is_sealed && !self.cursor.index_is_bad {
+                check_entry(place, segment, &batch, &mut self.cursor);
+            }
+        }
+    }
+
+    /// What can be said only at the end of a sealed segment.
+    fn finish_segment(
+        &mut self,
+        log: &Log,
+        segment: &Segment,
+        next_base: i64,
+        report: &mut ScrubReport,
+    ) -> Result<(), StorageError> {
+        let place = log.place(segment.base_offset);
+        if log.is_contiguous() && self.cursor.expected != next_base && segment.size_bytes() > 0 {
+            report.gaps += 1;
+            let _noted = log.gap(segment, self.cursor.expected, next_base);
+        }
+        let left_over =
+            segment.offset_index.0.entries(place).map_or(true, |entries| entries > self.cursor.next_slot);
+        if (self.cursor.index_is_bad || left_over) && log.rebuild_sealed_index(segment)? {
+            report.rebuilt += 1;
+        }
+        let stored = transaction_index::read(place);
+        let reason = match &stored {
+            Ok(entries) if entries.is_empty() && !self.cursor.saw_marker => return Ok(()),
+            Ok(entries) if *entries == log.transactions_from_log(segment)? => return Ok(()),
+            Ok(_) => "it does not say what the markers in the log say".to_owned(),
+            Err(StorageError::CorruptFile { reason, .. }) => reason.clone(),
+            Err(_) => return stored.map(|_| ()),
+        };
+        log.rebuild_transaction_index(segment, &reason)?;
+        report.rebuilt += 1;
+        Ok(())
+    }
+}
+
+/// Compares the next index entry with a batch that was just read.
+fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor: &mut Cursor) {
+    match segment.offset_index.0.entry(place, cursor.next_slot) {
+        Ok(None) => {}
+        Ok(Some(bytes)) => {
+            let entry = OffsetPosition::decode(&bytes, segment.base_offset);
+            let position = u64::from(entry.position);
+            if position == batch.position && entry.offset == batch.header.last_offset() {
+                cursor.next_slot += 1;
+            } else if position <= batch.position {
+                cursor.index_is_bad = true;
+            }
+        }
+        Err(_) => cursor.index_is_bad = true,
+    }
+}
+
+/// The first batch behind `position` that an index entry names and that is where the entry says.
+fn resume_behind(
+    log: &Log,
+    place: Place<'_>,
+    segment: &Segment,
+    position: u64,
+    size: u64,
+) -> Result<Option<StoredBatch>, StorageError> {
+    let failed = |error: std::io::Error| log.io_error("read", segment.base_offset, error);
+    let handle = segment.handle(place, Access::Read).map_err(failed)?;
+    let mut found = None;
+    let mut window = [0; 256];
+    let walked = segment.offset_index.0.for_each(place, |_, bytes| {
+        let entry = OffsetPosition::decode(bytes, segment.base_offset);
+        if u64::from(entry.position) <= position {
+            return true;
+        }
+        let start = u64::from(entry.position);
+        let mut scanner = Scanner::new(place.handles.disk(), &handle, &mut window, start, size);
+        if let Ok(Some(batch)) = scanner.next_batch()
+            && batch.header.last_offset() == entry.offset
+        {
+            found = Some(batch);
+            return false;
+        }
+        true
+    });
+    match walked {
+        Ok(()) => Ok(found),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl Log {
+    /// Rebuilds the indexes of a sealed segment. Returns false when damage in the log keeps it from being done.
+    pub(crate) fn rebuild_sealed_index(&self, segment: &Segment) -> Result<bool, StorageError> {
+        let place = self.place(segment.base_offset);
+        let interval = self.config.read().index_interval_bytes;
+        tracing::warn!(
+            partition = %self.topic_partition,
+            segment = segment.base_offset,
+            "an index does not match its segment, rebuilding it from the log"
+        );
+        count(&self.shared.counters.index_rebuilds, 1);
+        match segment.rebuild_indexes(place, segment.size_bytes(), interval, segment.rebuild_count()) {
+            Ok(()) => Ok(true),
+            Err(crate::segment::FindError::Io(error)) => {
+                Err(self.io_error("index", segment.base_offset, error))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+}
