@@ -109,8 +109,7 @@ impl<'a, 's> RecordCursor<'a, 's> {
             what: "record count is negative",
             value: i64::from(header.record_count),
         })?;
-        let codec = if expected == 0 { super::Codec::None } else { header.compression()? };
-        let source = Source::new(codec, body, limits, scratch)?;
+        let source = Source::new(header.body_codec()?, body, limits, scratch)?;
         Ok(Self { header: *header, source, expected, seen: 0, pending: 0, max_record_bytes })
     }
 

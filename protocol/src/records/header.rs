@@ -216,6 +216,13 @@ impl BatchHeader {
         Codec::from_id((self.attributes & CODEC_MASK) as u8)
     }
 
+    /// The codec to read the body with: an empty batch that compaction left behind has no body, whatever its codec
+    /// bits say.
+    pub(super) fn body_codec(&self) -> Result<Codec, BatchError> {
+        let codec = self.compression()?;
+        Ok(if self.record_count == 0 && self.body_size_bytes() == 0 { Codec::None } else { codec })
+    }
+
     /// Which clock the timestamps come from.
     #[must_use]
     pub fn timestamp_type(&self) -> TimestampType {

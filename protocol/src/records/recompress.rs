@@ -29,6 +29,8 @@ pub fn recompress<E: From<BatchError>>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<BatchHeader, E> {
     let mut out = *header;
+    // A batch without records has no body to compress.
+    let to = if header.record_count == 0 { Compression::from(Codec::None) } else { to };
     out.set_compression(to.codec);
     let mut crc = Crc32c::new();
     crc.update(&out.crc_covered_bytes());
@@ -41,29 +43,18 @@ pub fn recompress<E: From<BatchError>>(
         crc.update(bytes);
         sink(bytes)
     };
-    let from = if header.record_count == 0 && header.body_size_bytes() == 0 {
-        None
-    } else {
-        Some(header.compression()?)
-    };
-    if let Some(from) = from {
-        let mut source = Source::new(from, body, limits, scratch)?;
-        let mut compressor = Compressor::new(to)?;
-        loop {
-            let piece = source.fill()?;
-            let count = piece.len();
-            if count == 0 {
-                break;
-            }
-            compressor.write(piece, &mut counted)?;
-            source.consume(count);
+    let mut source = Source::new(header.body_codec()?, body, limits, scratch)?;
+    let mut compressor = Compressor::new(to)?;
+    loop {
+        let piece = source.fill()?;
+        let count = piece.len();
+        if count == 0 {
+            break;
         }
-        compressor.finish(&mut counted)?;
-    } else {
-        out.set_compression(Codec::None);
-        crc = Crc32c::new();
-        crc.update(&out.crc_covered_bytes());
+        compressor.write(piece, &mut counted)?;
+        source.consume(count);
     }
+    compressor.finish(&mut counted)?;
     out.batch_length = length as i32;
     out.crc = crc.value();
     Ok(out)

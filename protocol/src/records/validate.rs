@@ -177,9 +177,9 @@ impl BatchValidator {
             return Err(error);
         }
         let mut records_size_bytes = self.body_bytes;
-        // An empty batch that compaction left behind has no body, whatever its codec bits say.
-        if self.codec != Codec::None && !(self.header.record_count == 0 && expected == 0) {
-            let mut source = Source::new(self.codec, body, &self.limits, scratch)?;
+        let body_codec = self.header.body_codec()?;
+        if body_codec != Codec::None {
+            let mut source = Source::new(body_codec, body, &self.limits, scratch)?;
             loop {
                 let piece = source.fill()?;
                 if piece.is_empty() {

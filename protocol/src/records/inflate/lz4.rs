@@ -138,10 +138,11 @@ impl Lz4 {
             if length > frame.block_bytes {
                 return Err(corrupt("block is larger than its frame allows"));
             }
+            // Nothing is allocated for a block that is not there.
+            if input.len() < length {
+                return Err(corrupt(SHORT));
+            }
             let produced = if word & STORED_BIT != 0 {
-                if input.len() < length {
-                    return Err(corrupt(SHORT));
-                }
                 ensure_len(&mut scratch.out, out_bytes(length, frame.block_bytes));
                 let out = scratch.out.get_mut(..length).ok_or(corrupt(SHORT))?;
                 input.read_exact(out);
@@ -155,9 +156,6 @@ impl Lz4 {
                     input.advance(length);
                     source
                 } else {
-                    if input.len() < length {
-                        return Err(corrupt(SHORT));
-                    }
                     ensure_len(&mut scratch.source, source_bytes(length, frame.block_bytes));
                     let source = scratch.source.get_mut(..length).ok_or(corrupt(SHORT))?;
                     input.read_exact(source);

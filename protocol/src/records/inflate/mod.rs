@@ -30,7 +30,7 @@ pub fn working_memory_bytes(
     limits: &InflateLimits,
 ) -> Result<usize, BatchError> {
     let input = Input::new(body);
-    match header.compression()? {
+    match header.body_codec()? {
         Codec::None => Ok(0),
         Codec::Gzip => Ok(GZIP_STATE_BYTES + WINDOW_BYTES),
         Codec::Snappy => snappy::memory_bytes(input, limits),
@@ -58,11 +58,14 @@ struct Input<'a> {
     /// What is left of the present slice; empty only at the end of the body.
     current: &'a [u8],
     rest: &'a [IoSlice<'a>],
+    /// Bytes left in all slices, kept so that asking costs nothing: hostile streams have a block every few bytes.
+    left: usize,
 }
 
 impl<'a> Input<'a> {
     fn new(body: &'a [IoSlice<'a>]) -> Self {
-        let mut input = Self { current: &[], rest: body };
+        let left = body.iter().map(|slice| slice.len()).sum();
+        let mut input = Self { current: &[], rest: body, left };
         input.settle();
         input
     }
@@ -82,12 +85,14 @@ impl<'a> Input<'a> {
 
     /// Bytes left in all slices.
     fn len(&self) -> usize {
-        self.current.len() + self.rest.iter().map(|slice| slice.len()).sum::<usize>()
+        self.left
     }
 
     /// Moves on within the present slice, or to its end.
     #[inline]
     fn advance(&mut self, count: usize) {
+        let count = count.min(self.current.len());
+        self.left -= count;
         self.current = self.current.get(count..).unwrap_or_default();
         if self.current.is_empty() {
             self.settle();

@@ -196,7 +196,17 @@ fn batches_with_gaps_and_empty_batches_are_valid_in_a_log_only() {
     assert_eq!(empty.len(), HEADER_SIZE_BYTES);
     assert_eq!(check(&empty, &log_options()).unwrap().record_count, 0);
     let (header, body) = parts(&empty);
-    assert_eq!(read_all(&header, &[IoSlice::new(body)]).unwrap(), []);
+    let body = [IoSlice::new(body)];
+    assert_eq!(read_all(&header, &body).unwrap(), []);
+    let (limits, mut scratch) = (InflateLimits::default(), Scratch::new(0));
+    assert_eq!(working_memory_bytes(&header, &body, &limits), Ok(0));
+    assert_eq!(find_offset_of_max_timestamp(&header, &body, &limits, &mut scratch), Ok(None));
+    let mut nothing = |bytes: &[u8]| panic!("{} bytes of body", bytes.len());
+    let again =
+        recompress::<BatchError>(&header, &body, Codec::Lz4.into(), &limits, &mut scratch, &mut nothing)
+            .unwrap();
+    assert_eq!(again.size_bytes(), HEADER_SIZE_BYTES);
+    validate(&again, &[], &log_options(), &mut scratch).unwrap();
 }
 
 #[test]
