@@ -105,8 +105,12 @@ impl Group {
 
     /// Whether live members consume the topic. Unreadable subscriptions count as a subscription to everything.
     pub(crate) fn subscribed_topics(&self) -> SubscribedTopics<'_> {
-        if !self.uses_consumer_protocol() {
+        if !self.uses_consumer_protocol() || self.members.is_empty() {
             return SubscribedTopics::none();
+        }
+        // Before the first generation nobody knows which protocol's metadata will count.
+        if self.protocol_name.is_none() {
+            return SubscribedTopics::Unknown;
         }
         let protocol = self.protocol_name.as_deref();
         let metadata = self.members.values().filter_map(|member| {
