@@ -100,6 +100,7 @@ impl BrokerConfig {
     /// # Errors
     /// Every wrong value, conflict and thing that is not served, all of them.
     pub fn from_properties(written: &PropertySet) -> Result<Loaded, StartErrors> {
+        let written = &with_both_ids(written);
         let mut errors = Vec::new();
         let mut notes = Vec::new();
         for (name, line) in written.repeated() {
@@ -117,16 +118,6 @@ impl BrokerConfig {
                     Err(error) => errors.push(error),
                 },
                 None => notes.extend(unknown(name)),
-            }
-        }
-        if let (Some(index), Some(broker_id)) =
-            (index_of(Scope::Broker, keys::NODE_ID.name), written.get("broker.id"))
-        {
-            // `broker.id` is the older name: it counts where `node.id` is not written.
-            if written.get("node.id").is_none()
-                && let Ok(value) = properties()[index].parse(&broker_id.value)
-            {
-                values[index] = Some(value);
             }
         }
         let get =
@@ -227,11 +218,7 @@ impl BrokerConfig {
             Some(setting) if row.scope == Scope::Broker => row.parse(&setting.value).ok(),
             _ => row.default_value(),
         };
-        let mut values: Vec<_> = properties().iter().map(parsed).collect();
-        if let Some(index) = index_of(Scope::Broker, keys::NODE_ID.name) {
-            values[index] = Some(Value::Int(self.node_id()));
-        }
-        values
+        properties().iter().map(parsed).collect()
     }
 
     /// The effective value of a key.
@@ -307,6 +294,18 @@ impl BrokerConfig {
     pub fn topic_defaults(&self) -> TopicConfig {
         TopicConfig::resolve(self, &ConfigMap::new())
     }
+}
+
+/// `broker.id` is the older name of `node.id`: where one is written the other has its value, as in Kafka.
+fn with_both_ids(written: &PropertySet) -> PropertySet {
+    let mut both = written.clone();
+    let (node, broker) = (keys::NODE_ID.name, keys::BROKER_ID.name);
+    match (written.get(node), written.get(broker)) {
+        (Some(id), None) => both.insert(broker, &id.value, id.origin),
+        (None, Some(id)) => both.insert(node, &id.value, id.origin),
+        _ => {}
+    }
+    both
 }
 
 /// `host:count,...`

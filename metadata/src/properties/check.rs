@@ -112,24 +112,11 @@ fn quorum_of_one(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
         }
     }
     let broker_id = config.get(keys::BROKER_ID);
-    if config.written().get(keys::NODE_ID.name).is_some()
-        && config.written().get(keys::BROKER_ID.name).is_some()
-        && broker_id != config.node_id()
-    {
+    if config.written().get(keys::BROKER_ID.name).is_some() && broker_id != config.node_id() {
         errors.push(MetadataError::Conflict(format!(
             "node.id={} and broker.id={broker_id} name the same thing and must be equal",
             config.node_id()
         )));
-    }
-    if config.written().get(keys::NODE_ID.name).is_none()
-        && config.written().get(keys::BROKER_ID.name).is_some()
-        && broker_id < 0
-    {
-        errors.push(MetadataError::InvalidValue {
-            name: keys::BROKER_ID.name.to_owned(),
-            value: broker_id.to_string(),
-            reason: "value must be at least 0; ids are not generated".to_owned(),
-        });
     }
 }
 
@@ -267,6 +254,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_together_is_named() {
         fails("node.id=1\nbroker.id=2", "must be equal");
+        fails("broker.id=-1", "invalid value -1 for node.id: value must be at least 0");
         fails("log.retention.ms=0", "at least 1 ms");
         fails("group.min.session.timeout.ms=10\ngroup.max.session.timeout.ms=5", "is more than");
         fails("max.connections.per.ip.overrides=nonsense", "address:count");

@@ -2,7 +2,7 @@
 
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
-use super::group_config::group_value;
+use super::group_config::{broker_property, group_value};
 use super::table::{Change, Property, Scope, lookup, properties};
 use super::topic_config::topic_value;
 
@@ -191,9 +191,18 @@ pub fn describe_group(
     });
     rows.map(|row| {
         let value = group_value(broker, overrides, row).map(|value| value.to_string());
-        let source =
-            if overrides.contains_key(row.name) { ConfigSource::Group } else { ConfigSource::Default };
-        let synonyms = vec![synonym(row, row.name, value.clone(), source)];
+        let mut synonyms = Vec::new();
+        if overrides.contains_key(row.name) {
+            synonyms.push(synonym(row, row.name, value.clone(), ConfigSource::Group));
+        }
+        match broker_property(row) {
+            Some(broker_row) => synonyms.extend(broker_synonyms(broker, &[broker_row.name])),
+            None => {
+                let default = row.default_value().map(|value| value.to_string());
+                synonyms
+                    .extend(default.map(|value| synonym(row, row.name, Some(value), ConfigSource::Default)));
+            }
+        }
         wanted.entry(row, value, false, synonyms)
     })
     .collect()

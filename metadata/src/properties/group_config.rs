@@ -3,7 +3,7 @@
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
 use super::table::{Property, Scope, lookup};
-use super::value::{FromValue, Value};
+use super::value::{FromValue, PropertyType, Value};
 
 /// Group configs in effect, read by name.
 #[derive(Debug, Clone)]
@@ -25,10 +25,23 @@ impl GroupConfig {
     }
 }
 
-/// The value of a group config: override, else the broker property `group.<name>`, else the default.
+/// The broker property that gives the default of a group config.
+pub(super) fn broker_property(row: &Property) -> Option<&'static Property> {
+    match row.name {
+        // The first of the broker's assignors is the default.
+        "streams.assignor.name" => lookup(Scope::Broker, "group.streams.assignors"),
+        name => lookup(Scope::Broker, &format!("group.{name}")),
+    }
+}
+
+/// The value of a group config: override, else the broker's value, else the default.
 pub(super) fn group_value(broker: &BrokerConfig, overrides: &ConfigMap, row: &Property) -> Option<Value> {
     let own = overrides.get(row.name).and_then(|text| row.parse(text).ok());
-    own.or_else(|| broker.value(&format!("group.{}", row.name)).cloned()).or_else(|| row.default_value())
+    let of_broker = || match broker.value(broker_property(row)?.name)? {
+        Value::List(list) if row.kind != PropertyType::List => list.first().cloned().map(Value::String),
+        value => Some(value.clone()),
+    };
+    own.or_else(of_broker).or_else(|| row.default_value())
 }
 
 #[cfg(test)]
