@@ -1,1 +1,25 @@
 //! The broker: listeners, request handlers and the wiring between the crates below.
+//!
+//! A request's way: `net` receives it, `connection` frames it, `handlers` answer it, `request` sends the reply. What it
+//! changes goes through `quorum` (metadata) or a partition's log, and `publisher` makes the server follow the metadata.
+
+mod background;
+mod broker;
+mod complaints;
+mod connection;
+mod errors;
+mod fetch_sessions;
+mod groups;
+mod handlers;
+mod metrics;
+mod net;
+pub mod plan;
+mod publisher;
+mod quorum;
+mod request;
+mod server;
+mod stored_batches;
+mod topic_creation;
+mod topics;
+
+pub use server::{Server, ServerError, plan_of};

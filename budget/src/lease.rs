@@ -404,6 +404,22 @@ impl Lease {
         }
     }
 
+    /// Moves `bytes` of the claim into a lease of their own; all of it if that is less.
+    pub fn split(&mut self, bytes: u64) -> Lease {
+        let bytes = bytes.min(self.bytes);
+        let mut state = lock(&self.budget.0.state);
+        let (holder, since) = match state.holders.get(self.slot as usize).copied().flatten() {
+            Some(held) => (held.holder, held.since),
+            None => (Holder::default(), Instant::now()),
+        };
+        state.resize(self.slot, self.bytes, self.bytes - bytes);
+        let slot = state.hold(holder, bytes, since);
+        drop(state);
+        self.bytes -= bytes;
+        self.accounted.set(self.bytes);
+        Lease { budget: self.budget.clone(), bytes, slot, accounted: Accounted::new(bytes) }
+    }
+
     /// Takes `more` bytes in addition, at once or not at all. It never waits: growing while others hold parts too
     /// would be hold-and-wait.
     pub fn try_grow(&mut self, more: u64) -> Result<(), BudgetError> {
@@ -661,6 +677,19 @@ mod tests {
         drop(other);
         lease.try_grow(40).unwrap();
         assert_eq!((lease.bytes(), budget.used()), (100, 100));
+    }
+
+    #[test]
+    fn a_split_lease_is_two_leases_of_the_same_sum() {
+        let budget = Budget::root("root", 100);
+        let mut lease = budget.try_lease(90, WHO).unwrap();
+        let part = lease.split(30);
+        assert_eq!((lease.bytes(), part.bytes(), budget.used()), (60, 30, 90));
+        drop(lease);
+        assert_eq!(budget.used(), 30);
+        drop(part);
+        assert_eq!(budget.used(), 0);
+        assert_eq!(budget.report(0)[0].peak, 90);
     }
 
     #[test]

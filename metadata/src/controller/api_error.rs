@@ -1,5 +1,7 @@
 //! A reply's error: Kafka's code and the message that goes with it.
 
+use std::fmt;
+
 use weir_protocol::messages::ErrorCode;
 
 use crate::MetadataError;
@@ -12,6 +14,14 @@ pub struct ApiError {
     /// What was wrong with which value.
     pub message: String,
 }
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
 
 impl ApiError {
     /// An error.

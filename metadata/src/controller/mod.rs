@@ -54,6 +54,18 @@ impl<R> ControllerResult<R> {
     }
 }
 
+impl<R> From<Result<ControllerResult<R>, ApiError>> for ControllerResult<Result<R, ApiError>> {
+    /// An error is a reply without records.
+    fn from(result: Result<ControllerResult<R>, ApiError>) -> Self {
+        match result {
+            Ok(ControllerResult { records, reply, is_atomic }) => {
+                Self { records, reply: Ok(reply), is_atomic }
+            }
+            Err(error) => Self::without_records(Err(error)),
+        }
+    }
+}
+
 /// The controller's view of one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Controller<'a> {

@@ -201,6 +201,11 @@ impl MetadataImage {
         Ok(())
     }
 
+    /// Moves on past records that hold no metadata: control records use offsets too.
+    pub fn skip_to(&mut self, offset: i64) {
+        self.provenance.last_contained_offset = self.provenance.last_contained_offset.max(offset);
+    }
+
     /// Notes epoch and time of the batch whose records were applied last.
     pub fn set_batch(&mut self, epoch: i32, log_time_ms: i64) {
         self.provenance.last_contained_epoch = epoch;

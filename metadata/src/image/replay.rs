@@ -62,6 +62,11 @@ impl MetadataReplay {
         self.working.apply(record, offset)
     }
 
+    /// Moves on past the control records up to `offset`.
+    pub fn skip_to(&mut self, offset: i64) {
+        self.working.skip_to(offset);
+    }
+
     /// Notes epoch and time of the batch whose records were applied last.
     pub fn set_batch(&mut self, epoch: i32, log_time_ms: i64) {
         self.working.set_batch(epoch, log_time_ms);

@@ -1,0 +1,129 @@
+//! What runs beside the requests: the reaper, trimming, checkpoints, retention, flushes, deletions, the scrub, groups.
+//!
+//! Method: short work runs on the runtime's timer; what touches files runs on one blocking thread, one job after the
+//! other, so that it never competes with itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use weir_metadata::properties::keys;
+use weir_storage::Scrubber;
+
+use crate::broker::Broker;
+
+/// How often idle and stalled connections are looked for.
+const REAP_EVERY: Duration = Duration::from_millis(250);
+/// How often idle chunks are given back.
+const TRIM_EVERY: Duration = Duration::from_secs(5);
+/// The beat of the thread that looks after the logs.
+const LOGS_EVERY: Duration = Duration::from_millis(500);
+
+/// Starts all of it. Each task ends when it is aborted.
+pub(crate) fn start(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
+    vec![
+        tokio::spawn(reap(Arc::clone(broker))),
+        tokio::spawn(trim(Arc::clone(broker))),
+        tokio::spawn(look_after_logs(Arc::clone(broker))),
+        tokio::spawn(load_and_tick_groups(Arc::clone(broker))),
+    ]
+}
+
+async fn reap(broker: Arc<Broker>) {
+    let mut beat = interval(REAP_EVERY);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        let config = broker.config.load();
+        let millis = |value: i64| Duration::from_millis(value.max(0) as u64);
+        // A negative idle time means never, as in Kafka.
+        let max_idle = match config.get(keys::CONNECTIONS_MAX_IDLE_MS) {
+            negative if negative < 0 => Duration::MAX,
+            value => millis(value),
+        };
+        let stall = millis(config.get(keys::RECEIVE_STALL_TIMEOUT_MS));
+        let budgets = &broker.budgets;
+        broker.registry.reap(max_idle, stall, [&budgets.receive, &budgets.control, &budgets.fetch]);
+    }
+}
+
+async fn trim(broker: Arc<Broker>) {
+    let mut beat = interval(TRIM_EVERY);
+    loop {
+        beat.tick().await;
+        broker.pool.trim();
+    }
+}
+
+async fn load_and_tick_groups(broker: Arc<Broker>) {
+    let loading = Arc::clone(&broker);
+    // A panic in there is logged by the runtime; the groups then stay unavailable, which clients retry.
+    let _ = tokio::task::spawn_blocking(move || loading.load_groups()).await;
+    broker.groups.tick(&broker).await;
+}
+
+/// When each job of the logs' thread is due.
+struct Schedule {
+    checkpoint: Instant,
+    retention: Instant,
+    scrub: Scrubber,
+}
+
+async fn look_after_logs(broker: Arc<Broker>) {
+    let mut beat = interval(LOGS_EVERY);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let now = Instant::now();
+    let mut schedule = Schedule { checkpoint: now, retention: now, scrub: Scrubber::new() };
+    loop {
+        beat.tick().await;
+        let broker = Arc::clone(&broker);
+        let round = tokio::task::spawn_blocking(move || {
+            one_round(&broker, &mut schedule);
+            schedule
+        });
+        match round.await {
+            Ok(back) => schedule = back,
+            Err(error) => {
+                tracing::error!("the thread that looks after the logs failed: {error}");
+                let now = Instant::now();
+                schedule = Schedule { checkpoint: now, retention: now, scrub: Scrubber::new() };
+            }
+        }
+    }
+}
+
+fn one_round(broker: &Broker, schedule: &mut Schedule) {
+    let config = broker.config.load();
+    let now_ms = broker.now_ms();
+    let logs = &broker.logs;
+    logs.flush_due(now_ms);
+    logs.run_deletes(now_ms);
+    logs.tick(now_ms);
+    let now = Instant::now();
+    if now >= schedule.checkpoint {
+        let every = config.get(keys::LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS).max(1) as u64;
+        schedule.checkpoint = now + Duration::from_millis(every);
+        // Said by the manager; the next round tries again.
+        let _ = logs.checkpoint();
+    }
+    if now >= schedule.retention {
+        let every = config.get(keys::LOG_RETENTION_CHECK_INTERVAL_MS).max(1) as u64;
+        schedule.retention = now + Duration::from_millis(every);
+        let retained = logs.apply_retention(now_ms);
+        if retained.deleted_segments > 0 {
+            tracing::info!(
+                segments = retained.deleted_segments,
+                bytes = retained.deleted_bytes,
+                "retention deleted"
+            );
+        }
+    }
+    let rate = config.get(keys::SCRUB_BYTES_PER_SECOND).max(0) as u64;
+    let portion = rate * LOGS_EVERY.as_millis() as u64 / 1000;
+    if portion > 0
+        && let Err(error) = schedule.scrub.step(logs, portion)
+    {
+        tracing::warn!("the scrub passes over a log: {error}");
+    }
+}

@@ -1,0 +1,130 @@
+//! What every handler can reach: budgets, topics, the metadata image, the controller, limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use weir_budget::ChunkPool;
+use weir_metadata::image::MetadataImage;
+use weir_metadata::properties::{BrokerConfig, keys};
+use weir_protocol::records::InflateLimits;
+use weir_storage::{Log, LogManager, StorageError};
+
+use crate::complaints::Complaints;
+use crate::fetch_sessions::FetchSessions;
+use crate::groups::Groups;
+use crate::metrics::Metrics;
+use crate::net::registry::Registry;
+use crate::plan::{Budgets, Layout};
+use crate::quorum::ControllerHandle;
+use crate::topics::{Partition, Topics};
+
+/// A listener as clients know it.
+#[derive(Clone, Debug)]
+pub(crate) struct AdvertisedListener {
+    /// Its name.
+    pub(crate) name: String,
+    /// The host that clients are told.
+    pub(crate) host: String,
+    /// The port that clients are told.
+    pub(crate) port: u16,
+}
+
+/// The shared state of a running server.
+pub(crate) struct Broker {
+    pub(crate) config: ArcSwap<BrokerConfig>,
+    pub(crate) layout: Layout,
+    pub(crate) budgets: Budgets,
+    pub(crate) pool: ChunkPool,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) topics: Topics,
+    pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) controller: ControllerHandle,
+    pub(crate) groups: Groups,
+    pub(crate) logs: LogManager,
+    pub(crate) metadata_log: Arc<Log>,
+    pub(crate) metadata_epoch: i32,
+    pub(crate) metrics: Metrics,
+    pub(crate) complaints: Complaints,
+    pub(crate) storage_complaints: Complaints,
+    pub(crate) cluster_id: String,
+    pub(crate) node_id: i32,
+    pub(crate) rack: Option<String>,
+    pub(crate) listeners: Vec<AdvertisedListener>,
+    pub(crate) inflate_limits: InflateLimits,
+    pub(crate) socket_request_max_bytes: i32,
+    pub(crate) fetch_max_bytes: i32,
+    pub(crate) max_request_partitions: usize,
+    pub(crate) image: ArcSwap<MetadataImage>,
+    pub(crate) random: AtomicU64,
+    pub(crate) started: Instant,
+}
+
+impl Broker {
+    /// The metadata as of now; immutable.
+    pub(crate) fn image(&self) -> Arc<MetadataImage> {
+        self.image.load_full()
+    }
+
+    /// The wall clock in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        now_ms()
+    }
+
+    /// The name of the listener with this index, for the log.
+    pub(crate) fn listener_name(&self, index: usize) -> &str {
+        self.listeners.get(index).map_or("", |listener| listener.name.as_str())
+    }
+
+    /// Host and port that a client of the listener with this index is told.
+    pub(crate) fn advertised(&self, index: usize) -> (String, i32) {
+        match self.listeners.get(index) {
+            Some(listener) => (listener.host.clone(), i32::from(listener.port)),
+            None => (String::new(), -1),
+        }
+    }
+
+    /// A number that nobody can guess cheaply, for session ids.
+    pub(crate) fn random_i32(&self) -> i32 {
+        // SplitMix64 (Steele et al., 2014) over a counter with a random start.
+        let mut z = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as i32
+    }
+
+    /// Whether a metadata request may create topics.
+    pub(crate) fn auto_creates_topics(&self) -> bool {
+        self.config.load().get(keys::AUTO_CREATE_TOPICS_ENABLE)
+    }
+
+    /// Notes that a batch could not be appended; what a client causes is not worth a line.
+    pub(crate) fn note_append_failure(&self, partition: &Partition, error: &StorageError) {
+        self.note_storage_failure("append", partition, error);
+    }
+
+    /// Notes that a read failed for a reason that is not the client's.
+    pub(crate) fn note_read_failure(&self, partition: &Partition, error: &StorageError) {
+        self.metrics.failed_fetch();
+        self.note_storage_failure("read", partition, error);
+    }
+
+    fn note_storage_failure(&self, action: &str, partition: &Partition, error: &StorageError) {
+        let ours = error.is_disk_failure()
+            || matches!(error, StorageError::CorruptBatch { .. } | StorageError::TooManyProducerIds { .. });
+        if ours && let Some(unsaid) = self.storage_complaints.allow() {
+            tracing::error!(
+                topic = &*partition.topic,
+                partition = partition.index,
+                unsaid,
+                "cannot {action}: {error}"
+            );
+        }
+    }
+}
+
+/// The wall clock in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,490 @@
+//! Produce, streamed: the unit of admission is a batch, not a request.
+//!
+//! Method: the request is parsed as it arrives. Each partition's batch is resolved and checked against its topic's
+//! limit before its body is read; then either it lies whole in the read window and is used in place, or its size is
+//! leased and it is read into a chain of chunks while its CRC and records are checked. The log writes the client's own
+//! bytes; the memory is free again before the next batch is looked at. Whatever cannot be appended is read past, and
+//! its partition alone gets the error.
+//!
+//! Invariant: nothing is held while a lease is waited for, except at most one read window and the answers so far.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use weir_budget::{BudgetError, ChunkChain, Holder, Lease};
+use weir_metadata::properties::{CompressionType, TimestampType};
+use weir_protocol::messages::k00_produce::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
+};
+use weir_protocol::messages::{ApiKey, ErrorCode};
+use weir_protocol::records::{
+    BatchError, BatchErrorKind, BatchHeader, BatchSummary, BatchValidator, Codec, Compression,
+    HEADER_SIZE_BYTES, InflateLimits, Origin, Scratch, TimestampType as RecordTimestampType, ValidateOptions,
+    compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress, working_memory_bytes,
+};
+use weir_protocol::wire::Uuid;
+use weir_storage::AppendOrigin;
+
+use crate::broker::Broker;
+use crate::connection::ConnectionError;
+use crate::net::frame::Frame;
+use crate::net::registry::Holding;
+use crate::request::{Reply, ReplyHead};
+use crate::topics::{Partition, Topic};
+
+/// Answers for this many partitions are part of a connection's own cost; more are leased.
+const FREE_ANSWERS: usize = 32;
+/// Memory of one partition's answer, its encoded form included.
+const ANSWER_BYTES: usize = 192;
+/// Bytes of the body shown to the codec to tell what inflating it will take.
+const CODEC_PREFIX_BYTES: usize = 64;
+
+/// Reads one produce request and appends its batches. `None`: the client wants no answer (acks=0).
+pub(crate) async fn stream(
+    broker: &Arc<Broker>,
+    mut frame: Frame<'_>,
+) -> Result<Option<Reply>, ConnectionError> {
+    let connection = Arc::clone(&frame.receiver().state);
+    let _key = frame.i16("api key").await?;
+    let version = frame.i16("api version").await?;
+    let correlation_id = frame.i32("correlation id").await?;
+    let _client_id = frame.string("client id", false).await?;
+    let flexible = ApiKey::Produce.is_flexible(version);
+    frame.skip_tags(flexible).await?;
+    let transactional_id = frame.string("transactional id", flexible).await?;
+    let acks = frame.i16("acks").await?;
+    let _timeout_ms = frame.i32("timeout").await?;
+
+    let mut answers = Answers::default();
+    let topic_count = frame.array_length("number of topics", flexible).await?;
+    for _ in 0..topic_count {
+        let topic = if version >= 13 {
+            let id = Uuid(frame.uuid("topic id").await?);
+            answers.begin_topic(String::new(), id);
+            broker.topics.by_id(id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+        } else {
+            let name = frame.string("topic name", flexible).await?.unwrap_or_default();
+            let topic = broker.topics.by_name(&name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            answers.begin_topic(name, Uuid::default());
+            topic
+        };
+        let partition_count = frame.array_length("number of partitions", flexible).await?;
+        for _ in 0..partition_count {
+            answers.make_room(broker, connection.id, frame.remaining()).await?;
+            let index = frame.i32("partition index").await?;
+            let length = frame.bytes_length("records", flexible).await?;
+            let target = Target { topic: &topic, index, acks, transactional: transactional_id.is_some() };
+            let answer = match length {
+                None => Answer::error(ErrorCode::INVALID_RECORD, "the partition's records are null"),
+                Some(length) => one_batch(broker, &mut frame, &target, length).await?,
+            };
+            frame.skip_tags(flexible).await?;
+            answers.push(index, answer);
+        }
+        frame.skip_tags(flexible).await?;
+    }
+    frame.skip_tags(flexible).await?;
+    frame.finish()?;
+    connection.active();
+
+    if acks == 0 {
+        // Without an answer the only way to tell the client of an error is to end the connection, as Kafka does.
+        return match answers.first_error() {
+            Some(error) => Err(ConnectionError::Unacknowledged(error)),
+            None => Ok(None),
+        };
+    }
+    let Answers { response, .. } = &answers;
+    let head = ReplyHead { api: ApiKey::Produce, version, correlation_id, connection: connection.id };
+    Ok(Some(Reply::encode(&broker.budgets.control, head, |w| response.encode(w, version)).await?))
+}
+
+struct Target<'a> {
+    topic: &'a Result<Arc<Topic>, ErrorCode>,
+    index: i32,
+    acks: i16,
+    transactional: bool,
+}
+
+/// Reads the `length` bytes of one partition and appends them; what is wrong with them goes into the answer.
+async fn one_batch(
+    broker: &Arc<Broker>,
+    frame: &mut Frame<'_>,
+    target: &Target<'_>,
+    length: usize,
+) -> Result<Answer, ConnectionError> {
+    let admitted = admit(frame, target, length).await?;
+    let (topic, partition, header) = match admitted {
+        Ok(admitted) => admitted,
+        Err(answer) => {
+            frame.skip(length).await?;
+            broker.metrics.failed_produce();
+            return Ok(answer);
+        }
+    };
+    let settings = topic.settings.load();
+    let now_ms = broker.now_ms();
+    let limits = InflateLimits {
+        max_inflated_bytes: settings.config.max_decompressed_message_bytes.max(0) as u64,
+        ..broker.inflate_limits
+    };
+    let options = ValidateOptions {
+        origin: Origin::Client,
+        key_required: settings.config.compact,
+        timestamp_type: match settings.config.message_timestamp_type {
+            TimestampType::CreateTime => RecordTimestampType::CreateTime,
+            TimestampType::LogAppendTime => RecordTimestampType::LogAppendTime,
+        },
+        now_ms,
+        timestamp_before_max_ms: settings.config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms: settings.config.message_timestamp_after_max_ms,
+        limits,
+    };
+    let mut validator = match BatchValidator::new(&header, &options) {
+        Ok(validator) => validator,
+        Err(error) => {
+            frame.skip(length).await?;
+            broker.metrics.failed_produce();
+            return Ok(Answer::refused(&error));
+        }
+    };
+    let codec = header.compression().unwrap_or(Codec::None);
+    let recode = recoding(settings.config.compression_type, codec);
+    let work = Work { broker, partition: &partition, options: &options, recode };
+
+    let in_place = codec == Codec::None && recode.is_none();
+    if in_place && let Some(bytes) = frame.arrived(length) {
+        let body = &bytes[HEADER_SIZE_BYTES..];
+        validator.update(body);
+        let answer = work.finish(validator, header, &[IoSlice::new(body)], None);
+        frame.take_arrived(length);
+        return Ok(answer);
+    }
+
+    let body_bytes = length - HEADER_SIZE_BYTES;
+    let inflate_bytes = match codec {
+        Codec::None => 0,
+        // Snappy's need follows from all of its block headers, the others' from the first bytes.
+        Codec::Snappy => max_working_memory_bytes(codec, body_bytes, &limits),
+        _ => {
+            let shown = frame.peek("records", length.min(HEADER_SIZE_BYTES + CODEC_PREFIX_BYTES)).await?;
+            let prefix = [IoSlice::new(shown.get(HEADER_SIZE_BYTES..).unwrap_or_default())];
+            working_memory_bytes(&header, &prefix, &limits)
+                .unwrap_or_else(|_| max_working_memory_bytes(codec, body_bytes, &limits))
+        }
+    };
+    let recode_capacity = recode.map_or(0, |_| settings.config.max_message_bytes.max(0) as usize);
+    let recode_bytes =
+        recode.map_or(0, |to| compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(recode_capacity));
+    let chain_bytes = ChunkChain::lease_bytes(body_bytes);
+    let holder = Holder::new("produce batch", frame.receiver().state.id);
+    let leased =
+        broker.budgets.receive.lease(chain_bytes + inflate_bytes as u64 + recode_bytes, holder).await;
+    let mut lease = match leased {
+        Ok(lease) => lease,
+        Err(error) => {
+            frame.skip(length).await?;
+            broker.metrics.failed_produce();
+            return Ok(Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error));
+        }
+    };
+    let work_lease = lease.split(inflate_bytes as u64 + recode_bytes);
+    let _owes_progress = frame.receiver().state.holds(Holding::Receive);
+    frame.skip(HEADER_SIZE_BYTES).await?;
+    let mut chain = ChunkChain::new(&broker.pool, lease, body_bytes);
+    let mut checked = 0;
+    frame
+        .read_chain(&mut chain, |chain| {
+            for slice in chain.slices(checked) {
+                validator.update(&slice);
+            }
+            checked = chain.len();
+        })
+        .await?;
+    Ok(work.finish(validator, header, &chain.slices(0), Some((work_lease, recode_capacity))))
+}
+
+/// What can be decided before the body is read.
+async fn admit(
+    frame: &mut Frame<'_>,
+    target: &Target<'_>,
+    length: usize,
+) -> Result<Result<(Arc<Topic>, Arc<Partition>, BatchHeader), Answer>, ConnectionError> {
+    let refuse = |code, message: String| Ok(Err(Answer::error(code, message)));
+    if !matches!(target.acks, -1..=1) {
+        return refuse(ErrorCode::INVALID_REQUIRED_ACKS, format!("acks is {}, not -1, 0 or 1", target.acks));
+    }
+    let topic = match target.topic {
+        Ok(topic) => topic,
+        Err(code) => return Ok(Err(Answer::code(*code))),
+    };
+    let Some(partition) = topic.partition(target.index) else {
+        return Ok(Err(Answer::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)));
+    };
+    if topic.internal {
+        return refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("topic {} is internal", topic.name));
+    }
+    if target.transactional {
+        return refuse(ErrorCode::INVALID_REQUEST, "transactions are not served".to_string());
+    }
+    let limit = topic.settings.load().config.max_message_bytes;
+    if length > limit.max(0) as usize {
+        let text =
+            format!("a batch of {length} bytes exceeds max.message.bytes = {limit} of topic {}", topic.name);
+        return refuse(ErrorCode::MESSAGE_TOO_LARGE, text);
+    }
+    if length < HEADER_SIZE_BYTES {
+        return refuse(
+            ErrorCode::INVALID_RECORD,
+            format!("{length} bytes are not one record batch of magic 2"),
+        );
+    }
+    let mut bytes = [0; HEADER_SIZE_BYTES];
+    bytes.copy_from_slice(frame.peek("record batch", HEADER_SIZE_BYTES).await?);
+    let header = match BatchHeader::parse(&bytes) {
+        Ok(header) => header,
+        Err(error) => return Ok(Err(Answer::refused(&error))),
+    };
+    if header.size_bytes() != length {
+        let text = format!(
+            "exactly one batch per partition: it has {} bytes, the field {length}",
+            header.size_bytes()
+        );
+        return refuse(ErrorCode::INVALID_RECORD, text);
+    }
+    if header.is_transactional() {
+        return refuse(ErrorCode::INVALID_REQUEST, "transactions are not served".to_string());
+    }
+    Ok(Ok((Arc::clone(topic), partition, header)))
+}
+
+/// The codec to store in, where the topic does not keep the producer's.
+fn recoding(wanted: CompressionType, codec: Codec) -> Option<Compression> {
+    let (to, level) = match wanted {
+        CompressionType::Producer => return None,
+        CompressionType::Uncompressed => (Codec::None, None),
+        CompressionType::Gzip(level) => (Codec::Gzip, Some(level)),
+        CompressionType::Snappy => (Codec::Snappy, None),
+        CompressionType::Lz4(level) => (Codec::Lz4, Some(level)),
+        CompressionType::Zstd(level) => (Codec::Zstd, Some(level)),
+    };
+    (to != codec).then(|| Compression { codec: to, level })
+}
+
+struct Work<'a> {
+    broker: &'a Broker,
+    partition: &'a Partition,
+    options: &'a ValidateOptions,
+    recode: Option<Compression>,
+}
+
+impl Work<'_> {
+    /// Ends the validation and appends. `work_lease` covers inflating and recoding, and the capacity of the latter.
+    fn finish(
+        &self,
+        validator: BatchValidator,
+        header: BatchHeader,
+        body: &[IoSlice<'_>],
+        work_lease: Option<(Lease, usize)>,
+    ) -> Answer {
+        let mut scratch = Scratch::new(0);
+        let summary = match validator.finish(body, &mut scratch) {
+            Ok(summary) => summary,
+            Err(error) => {
+                self.broker.metrics.failed_produce();
+                return Answer::refused(&error);
+            }
+        };
+        match (self.recode, work_lease) {
+            (Some(to), Some((lease, capacity))) => {
+                self.append_recoded(header, body, &summary, to, lease, capacity)
+            }
+            _ => self.append(self.stamped(header, &summary), body, &summary, true),
+        }
+    }
+
+    /// Sets what the broker decides inside the CRC: the append time, or a maximum timestamp that the client got wrong.
+    fn stamped(&self, mut header: BatchHeader, summary: &BatchSummary) -> (BatchHeader, bool) {
+        if self.options.timestamp_type == RecordTimestampType::LogAppendTime {
+            header.stamp_log_append_time(self.options.now_ms);
+            (header, true)
+        } else if summary.max_timestamp_differs {
+            header.correct_max_timestamp(summary.max_timestamp);
+            (header, true)
+        } else {
+            (header, false)
+        }
+    }
+
+    fn append(
+        &self,
+        (mut header, changed): (BatchHeader, bool),
+        body: &[IoSlice<'_>],
+        summary: &BatchSummary,
+        crc_follows_body: bool,
+    ) -> Answer {
+        if changed && crc_follows_body {
+            header.crc = crc_of(&header, body);
+        }
+        match self.partition.append(&header, body, AppendOrigin::Client, self.options.now_ms) {
+            Ok(appended) => {
+                self.broker.metrics.produced(summary.record_count, header.size_bytes());
+                Answer {
+                    base_offset: appended.first_offset,
+                    log_append_time_ms: appended.log_append_time_ms,
+                    log_start_offset: appended.log_start_offset.get(),
+                    ..Answer::code(ErrorCode::NONE)
+                }
+            }
+            Err(error) => {
+                self.broker.metrics.failed_produce();
+                let code = crate::errors::storage_code(&error);
+                self.broker.note_append_failure(self.partition, &error);
+                Answer::error(code, error)
+            }
+        }
+    }
+
+    fn append_recoded(
+        &self,
+        header: BatchHeader,
+        body: &[IoSlice<'_>],
+        summary: &BatchSummary,
+        to: Compression,
+        mut lease: Lease,
+        capacity: usize,
+    ) -> Answer {
+        let out_lease = lease.split(ChunkChain::lease_bytes(capacity));
+        let mut out = ChunkChain::new(&self.broker.pool, out_lease, capacity);
+        let (header, _) = self.stamped(header, summary);
+        let mut scratch = Scratch::new(0);
+        let recoded =
+            recompress(&header, body, to, &self.options.limits, &mut scratch, &mut |bytes| match out
+                .extend(bytes)
+            {
+                taken if taken == bytes.len() => Ok(()),
+                _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
+            });
+        match recoded {
+            Ok(header) => self.append((header, false), &out.slices(0), summary, false),
+            Err(error) => {
+                self.broker.metrics.failed_produce();
+                Answer::refused(&error)
+            }
+        }
+    }
+}
+
+/// What one partition is told.
+#[derive(Debug)]
+struct Answer {
+    error_code: ErrorCode,
+    base_offset: i64,
+    log_append_time_ms: i64,
+    log_start_offset: i64,
+    message: Option<String>,
+    record_errors: Vec<BatchIndexAndErrorMessage>,
+}
+
+impl Answer {
+    fn code(error_code: ErrorCode) -> Self {
+        Answer {
+            error_code,
+            base_offset: -1,
+            log_append_time_ms: -1,
+            log_start_offset: -1,
+            message: None,
+            record_errors: Vec::new(),
+        }
+    }
+
+    fn error(error_code: ErrorCode, message: impl ToString) -> Self {
+        Answer { message: Some(message.to_string()), ..Answer::code(error_code) }
+    }
+
+    fn refused(error: &BatchError) -> Self {
+        let code = match error.kind() {
+            BatchErrorKind::Corrupt => ErrorCode::CORRUPT_MESSAGE,
+            BatchErrorKind::InvalidRecord | BatchErrorKind::UnsupportedMagic => ErrorCode::INVALID_RECORD,
+            BatchErrorKind::InvalidTimestamp => ErrorCode::INVALID_TIMESTAMP,
+            BatchErrorKind::UnsupportedCompression => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
+            BatchErrorKind::TooLarge => ErrorCode::MESSAGE_TOO_LARGE,
+            BatchErrorKind::Internal => ErrorCode::UNKNOWN_SERVER_ERROR,
+        };
+        let record_errors = match error {
+            BatchError::RecordsRefused { errors, .. } => errors
+                .iter()
+                .map(|refused| BatchIndexAndErrorMessage {
+                    batch_index: refused.batch_index,
+                    batch_index_error_message: Some(refused.fault.to_string()),
+                    ..BatchIndexAndErrorMessage::default()
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Answer { record_errors, ..Answer::error(code, error) }
+    }
+}
+
+/// The answers of a request, in its order. What they take beyond a small number is leased by the number of
+/// partitions that the rest of the frame can hold, once.
+#[derive(Debug, Default)]
+struct Answers {
+    response: ProduceResponse,
+    count: usize,
+    lease: Option<Lease>,
+}
+
+impl Answers {
+    fn begin_topic(&mut self, name: String, topic_id: Uuid) {
+        self.response.responses.push(TopicProduceResponse {
+            name,
+            topic_id,
+            ..TopicProduceResponse::default()
+        });
+    }
+
+    async fn make_room(
+        &mut self,
+        broker: &Broker,
+        connection: u64,
+        remaining: usize,
+    ) -> Result<(), BudgetError> {
+        /// Index, length and an empty field of records: the least that one more partition takes on the wire.
+        const LEAST_PARTITION_BYTES: usize = 5;
+        if self.count == FREE_ANSWERS && self.lease.is_none() {
+            let most = (remaining / LEAST_PARTITION_BYTES + 1).min(broker.max_request_partitions);
+            let bytes = (most * ANSWER_BYTES) as u64;
+            let holder = Holder::new("produce answers", connection);
+            self.lease = Some(broker.budgets.control.lease(bytes, holder).await?);
+        }
+        if self.count >= broker.max_request_partitions {
+            return Err(BudgetError::NeverFits {
+                budget: "answers of one produce request".to_string(),
+                bytes: ((self.count + 1) * ANSWER_BYTES) as u64,
+                limit: (broker.max_request_partitions * ANSWER_BYTES) as u64,
+            });
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    fn push(&mut self, index: i32, answer: Answer) {
+        let Some(topic) = self.response.responses.last_mut() else { return };
+        topic.partition_responses.push(PartitionProduceResponse {
+            index,
+            error_code: answer.error_code,
+            base_offset: answer.base_offset,
+            log_append_time_ms: answer.log_append_time_ms,
+            log_start_offset: answer.log_start_offset,
+            record_errors: answer.record_errors,
+            error_message: answer.message,
+            ..PartitionProduceResponse::default()
+        });
+    }
+
+    fn first_error(&self) -> Option<ErrorCode> {
+        let answers = self.response.responses.iter().flat_map(|topic| &topic.partition_responses);
+        answers.map(|answer| answer.error_code).find(|code| *code != ErrorCode::NONE)
+    }
+}

@@ -1,0 +1,103 @@
+//! Accepts connections, within the limits, and starts a task for each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+
+use super::registry::Refused;
+use crate::broker::Broker;
+use crate::connection;
+
+/// How long to rest after the system refused to accept, for example because descriptors ran out.
+const REST: Duration = Duration::from_millis(100);
+
+/// Socket options that apply to each connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketOptions {
+    /// `socket.listen.backlog.size`.
+    pub(crate) backlog: i32,
+    /// `socket.send.buffer.bytes`; -1 leaves it to the system.
+    pub(crate) send_buffer_bytes: i32,
+    /// `socket.receive.buffer.bytes`; -1 leaves it to the system.
+    pub(crate) receive_buffer_bytes: i32,
+}
+
+/// Binds `host`, an address or name; empty for all interfaces.
+pub(crate) async fn bind(host: &str, port: u16, options: SocketOptions) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = match host {
+        "" => vec![SocketAddr::from(([0, 0, 0, 0], port))],
+        host => lookup_host((host, port)).await?.collect(),
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    for address in addresses {
+        match bind_address(address, options) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn bind_address(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    // Inherited by accepted sockets; it must be set before the window is negotiated.
+    if options.receive_buffer_bytes > 0 {
+        socket.set_recv_buffer_size(options.receive_buffer_bytes as usize)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts until the task is ended.
+pub(crate) async fn accept_all(
+    broker: Arc<Broker>,
+    listener: TcpListener,
+    index: usize,
+    options: SocketOptions,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => accept(&broker, stream, peer, index, options),
+            Err(error) => {
+                if let Some(unsaid) = broker.complaints.allow() {
+                    tracing::error!(listener = broker.listener_name(index), unsaid, "cannot accept: {error}");
+                }
+                broker.metrics.refused_connection();
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+fn accept(broker: &Arc<Broker>, stream: TcpStream, peer: SocketAddr, index: usize, options: SocketOptions) {
+    let registered = match broker.registry.register(peer, index) {
+        Ok(registered) => registered,
+        Err(refused) => {
+            broker.metrics.refused_connection();
+            if let Some(unsaid) = broker.complaints.allow() {
+                let (property, limit) = match refused {
+                    Refused::InAll(limit) => ("max.connections", limit),
+                    Refused::PerAddress(limit) => ("max.connections.per.ip", limit),
+                };
+                tracing::warn!(%peer, unsaid, "refused a connection: {property} = {limit} is reached");
+            }
+            return;
+        }
+    };
+    // Options that the system does not grant cost speed, not correctness.
+    let _ = stream.set_nodelay(true);
+    if options.send_buffer_bytes > 0 {
+        let _ = SockRef::from(&stream).set_send_buffer_size(options.send_buffer_bytes as usize);
+    }
+    broker.metrics.accepted_connection();
+    let id = registered.state.id;
+    let task = tokio::spawn(connection::serve(Arc::clone(broker), registered, stream));
+    broker.registry.runs(id, task.abort_handle());
+}

@@ -1,0 +1,253 @@
+//! Receives from one connection without ever holding more than was leased.
+//!
+//! Method: while nothing is there the connection owns no buffer at all. When bytes come, they are read into a 16 KiB
+//! window if the `window` budget has one at this moment, else into a small buffer of its own that the plan counts
+//! per connection. Before the connection waits for its peer again, what is left of a window is put into the small
+//! buffer and the window goes back, so windows are held by running code only and never waited for. What does not
+//! fit into the small buffer belongs to a batch or a control frame and is read straight into its leased memory.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+use weir_budget::{Budget, CHUNK_BYTES, Chunk, ChunkChain, ChunkPool, Holder, Lease};
+
+use super::registry::ConnectionState;
+
+/// Size of the small buffer in bytes: frames up to this size never wait for memory.
+pub(crate) const SMALL_BYTES: usize = 1024;
+
+/// Most bytes asked of the socket in one read.
+const READ_WINDOW_BYTES: usize = 256 * 1024;
+
+/// Why nothing more can be received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    /// The peer closed; `mid_frame` when it owed bytes.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[derive(Debug)]
+enum Storage {
+    None,
+    Small(Box<[u8; SMALL_BYTES]>),
+    // The chunk is declared before its lease, so it is back in the pool before its bytes are free.
+    Window(Chunk, #[expect(dead_code, reason = "held for its drop")] Lease),
+}
+
+impl Storage {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Storage::None => &[],
+            Storage::Small(small) => &small[..],
+            Storage::Window(chunk, _) => chunk,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Storage::None => &mut [],
+            Storage::Small(small) => &mut small[..],
+            Storage::Window(chunk, _) => chunk,
+        }
+    }
+}
+
+/// The receiving half of a connection and its buffer.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// The socket; the sender uses it too, never at the same time.
+    pub(crate) stream: TcpStream,
+    /// What the reaper sees of this connection.
+    pub(crate) state: Arc<ConnectionState>,
+    windows: Budget,
+    pool: ChunkPool,
+    storage: Storage,
+    start: usize,
+    end: usize,
+}
+
+impl Receiver {
+    /// Receives from `stream`; windows come from `windows` and `pool`.
+    pub(crate) fn new(
+        stream: TcpStream,
+        state: Arc<ConnectionState>,
+        windows: Budget,
+        pool: ChunkPool,
+    ) -> Self {
+        Receiver { stream, state, windows, pool, storage: Storage::None, start: 0, end: 0 }
+    }
+
+    /// Bytes received and not yet consumed.
+    pub(crate) fn available(&self) -> &[u8] {
+        &self.storage.bytes()[self.start..self.end]
+    }
+
+    /// Drops the first `count` available bytes.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end);
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Waits until at least `count` bytes are available. `count` must not exceed [`SMALL_BYTES`]. Cancel-safe.
+    pub(crate) async fn ensure(&mut self, count: usize) -> Result<(), ReceiveError> {
+        debug_assert!(count <= SMALL_BYTES);
+        while self.end - self.start < count {
+            self.fill().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads at least one more byte into the buffer.
+    async fn fill(&mut self) -> Result<(), ReceiveError> {
+        loop {
+            self.make_room();
+            let Receiver { stream, storage, end, .. } = self;
+            let mut buffer = ReadBuf::new(&mut storage.bytes_mut()[*end..]);
+            let read = poll_fn(|context| match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending => Poll::Ready(None),
+            });
+            match read.await {
+                Some(result) => {
+                    result?;
+                    let count = buffer.filled().len();
+                    if count == 0 {
+                        return Err(ReceiveError::Closed);
+                    }
+                    *end += count;
+                    return Ok(());
+                }
+                None => {
+                    self.put_window_back();
+                    self.stream.readable().await?;
+                }
+            }
+        }
+    }
+
+    /// Puts a buffer with free space in place: a window if there is one now, else the small one.
+    fn make_room(&mut self) {
+        let pending = self.end - self.start;
+        if let Storage::None | Storage::Small(_) = self.storage
+            && let Ok(lease) =
+                self.windows.try_lease(CHUNK_BYTES as u64, Holder::new("window", self.state.id))
+        {
+            let mut chunk = self.pool.take();
+            chunk[..pending].copy_from_slice(self.available());
+            self.storage = Storage::Window(chunk, lease);
+            (self.start, self.end) = (0, pending);
+        }
+        if let Storage::None = self.storage {
+            self.storage = Storage::Small(Box::new([0; SMALL_BYTES]));
+        }
+        let (start, end) = (self.start, self.end);
+        let bytes = self.storage.bytes_mut();
+        if end == bytes.len() {
+            bytes.copy_within(start..end, 0);
+            (self.start, self.end) = (0, end - start);
+        }
+    }
+
+    /// Before a wait: keeps what is left in the small buffer, or no buffer at all.
+    fn put_window_back(&mut self) {
+        let pending = self.end - self.start;
+        if pending == 0 {
+            self.storage = Storage::None;
+        } else if matches!(self.storage, Storage::Window(..)) && pending <= SMALL_BYTES {
+            let mut small = Box::new([0; SMALL_BYTES]);
+            small[..pending].copy_from_slice(self.available());
+            self.storage = Storage::Small(small);
+        } else {
+            return;
+        }
+        (self.start, self.end) = (0, pending);
+    }
+
+    /// Gives the window back if it holds nothing; called before a request waits for something else than the peer.
+    pub(crate) fn release_if_empty(&mut self) {
+        if self.start == self.end {
+            self.storage = Storage::None;
+        }
+    }
+
+    /// Fills `chain` completely: first from the buffer, then straight from the socket. `on_bytes` sees the length
+    /// after each portion. Not cancel-safe: a cancelled read loses the chain, so the connection must end.
+    pub(crate) async fn read_chain(
+        &mut self,
+        chain: &mut ChunkChain,
+        mut on_bytes: impl FnMut(&ChunkChain),
+    ) -> Result<(), ReceiveError> {
+        let taken = chain.extend(self.available());
+        self.consume(taken);
+        if taken > 0 {
+            on_bytes(chain);
+        }
+        let mut noted = chain.len();
+        while chain.missing() > 0 {
+            self.put_window_back();
+            let stream = &self.stream;
+            let read = chain.fill_with(READ_WINDOW_BYTES, |slices| stream.try_read_vectored(slices));
+            match read {
+                Ok(0) => return Err(ReceiveError::Closed),
+                Ok(_) => on_bytes(chain),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await?,
+                Err(error) => return Err(error.into()),
+            }
+            if chain.len() - noted >= CHUNK_BYTES {
+                noted = chain.len();
+                self.state.progressed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends exactly `count` bytes to `out`, whose memory the caller leased; it grows as the bytes arrive.
+    pub(crate) async fn read_into(&mut self, out: &mut Vec<u8>, count: usize) -> Result<(), ReceiveError> {
+        let target = out.len() + count;
+        let mut noted = out.len();
+        while out.len() < target {
+            if self.start == self.end {
+                self.fill().await?;
+            }
+            let part = (target - out.len()).min(self.end - self.start);
+            if out.capacity() - out.len() < part {
+                let grown = (out.capacity() * 2).clamp(out.len() + part, target);
+                out.reserve_exact(grown - out.len());
+            }
+            out.extend_from_slice(&self.storage.bytes()[self.start..self.start + part]);
+            self.consume(part);
+            if out.len() - noted >= CHUNK_BYTES {
+                noted = out.len();
+                self.state.progressed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads past `count` bytes, holding none of them.
+    pub(crate) async fn skip(&mut self, mut count: usize) -> Result<(), ReceiveError> {
+        while count > 0 {
+            if self.start == self.end {
+                self.fill().await?;
+            }
+            let part = count.min(self.end - self.start);
+            self.consume(part);
+            count -= part;
+        }
+        self.state.active();
+        Ok(())
+    }
+}

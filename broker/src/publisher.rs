@@ -1,0 +1,145 @@
+//! Makes the server follow the metadata: logs are opened and deleted, topics appear and vanish, settings change.
+//!
+//! Invariant: the image that requests see is replaced last, so what it names is there.
+
+use std::sync::Arc;
+
+use weir_metadata::image::{MetadataDelta, MetadataImage, resource_type};
+use weir_metadata::properties::{BrokerConfig, TopicConfig};
+use weir_storage::{LogConfig, TopicPartition};
+
+use crate::broker::Broker;
+use crate::quorum::Publisher;
+use crate::topics::{Partition, Topic, TopicSettings, is_internal};
+
+/// Publishes to one server.
+pub(crate) struct ServerPublisher(pub(crate) Arc<Broker>);
+
+impl Publisher for ServerPublisher {
+    fn config(&self) -> Arc<BrokerConfig> {
+        self.0.config.load_full()
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.0.now_ms()
+    }
+
+    fn publish(&mut self, old: &MetadataImage, new: &MetadataImage) {
+        self.0.follow(old, new);
+    }
+}
+
+impl Broker {
+    /// Follows the metadata from `old` to `new`.
+    pub(crate) fn follow(&self, old: &MetadataImage, new: &MetadataImage) {
+        let delta = MetadataDelta::between(old, new);
+        if delta.broker_configs_changed(self.node_id) {
+            self.follow_broker_configs(new);
+        }
+        for deleted in &delta.topics_deleted {
+            self.drop_topic(deleted.id);
+        }
+        let config = self.config.load_full();
+        for created in &delta.topics_created {
+            let overrides = new.configs().topic(&created.name);
+            let settings = TopicConfig::resolve(&config, &overrides);
+            let name = Arc::clone(&created.name);
+            let internal = is_internal(&name);
+            self.topics.put(Arc::new(Topic::new(name, created.id, internal, settings)));
+        }
+        for created in &delta.partitions_created {
+            self.open_partition(new, created.topic_id, created.partition_id);
+        }
+        for changed in &delta.partitions_changed {
+            self.lead_partition(new, changed.topic_id, changed.partition_id);
+        }
+        for changed in delta.configs_changed.iter().filter(|name| name.resource_type == resource_type::TOPIC)
+        {
+            self.follow_topic_configs(new, &changed.name);
+        }
+        self.image.store(Arc::new(new.clone()));
+        if !delta.topics_deleted.is_empty() {
+            self.groups.topics_deleted(self, delta.topics_deleted.iter().map(|topic| topic.name.to_string()));
+        }
+    }
+
+    fn follow_broker_configs(&self, image: &MetadataImage) {
+        let configs = image.configs();
+        let (config, notes) =
+            self.config.load().with_dynamic(&configs.broker_default(), &configs.broker(self.node_id));
+        for note in notes {
+            tracing::warn!(property = note.property, "{}", note.text);
+        }
+        self.config.store(Arc::new(config));
+        for topic in self.topics.all() {
+            self.follow_topic_configs(image, &topic.name);
+        }
+    }
+
+    fn follow_topic_configs(&self, image: &MetadataImage, name: &str) {
+        let Some(topic) = self.topics.by_name(name) else { return };
+        let config = TopicConfig::resolve(&self.config.load(), &image.configs().topic(name));
+        let log_config = Arc::new(log_config(&config));
+        for partition in topic.partitions() {
+            partition.log.set_config(Arc::clone(&log_config));
+        }
+        topic.settings.store(Arc::new(TopicSettings { config }));
+    }
+
+    fn drop_topic(&self, id: weir_protocol::wire::Uuid) {
+        let Some(topic) = self.topics.remove(id) else { return };
+        for partition in topic.partitions() {
+            let name = partition.log.topic_partition().clone();
+            if let Err(error) = self.logs.delete(&name, self.now_ms()) {
+                tracing::error!("cannot delete the log of {name}: {error}");
+            }
+            partition.wake();
+        }
+    }
+
+    fn open_partition(&self, image: &MetadataImage, topic_id: weir_protocol::wire::Uuid, index: i32) {
+        let Some(topic) = self.topics.by_id(topic_id) else { return };
+        let Some(state) = image.topics().partition(topic_id, index) else { return };
+        let Ok(position) = usize::try_from(index) else { return };
+        let name = TopicPartition::new(Arc::clone(&topic.name), index);
+        let config = Arc::new(log_config(&topic.settings.load().config));
+        let partition = match self.logs.get_or_create(&name, Some(topic_id), config, self.now_ms()) {
+            Ok(log) => {
+                if let Err(error) = log.begin_leader_epoch(state.leader_epoch) {
+                    tracing::error!("cannot note the leader epoch of {name}: {error}");
+                }
+                Some(Arc::new(Partition::new(Arc::clone(&topic.name), index, log, state.leader_epoch)))
+            }
+            Err(error) => {
+                tracing::error!("cannot open the log of {name}: {error}");
+                None
+            }
+        };
+        topic.put(position, partition);
+    }
+
+    fn lead_partition(&self, image: &MetadataImage, topic_id: weir_protocol::wire::Uuid, index: i32) {
+        let Some(topic) = self.topics.by_id(topic_id) else { return };
+        let Some(state) = image.topics().partition(topic_id, index) else { return };
+        let Some(partition) = topic.partition(index) else { return };
+        partition.set_leader_epoch(state.leader_epoch);
+    }
+}
+
+/// What a topic's configuration says about its logs.
+pub(crate) fn log_config(config: &TopicConfig) -> LogConfig {
+    LogConfig {
+        segment_bytes: config.segment_bytes.max(0) as u32,
+        segment_ms: config.segment_ms,
+        segment_jitter_ms: config.segment_jitter_ms,
+        segment_index_bytes: config.segment_index_bytes.max(0) as u32,
+        index_interval_bytes: config.index_interval_bytes.max(0) as u32,
+        retention_bytes: config.retention_bytes,
+        retention_ms: config.retention_ms,
+        delete: config.delete,
+        compact: config.compact,
+        flush_messages: config.flush_messages,
+        flush_ms: config.flush_ms,
+        file_delete_delay_ms: config.file_delete_delay_ms,
+    }
+}

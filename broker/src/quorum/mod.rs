@@ -1,0 +1,147 @@
+//! The controller of a quorum of one: a thread that decides, appends, syncs, publishes and then answers.
+//!
+//! Method: handlers send closures that turn the committed image into records and a reply. The thread takes what waits,
+//! appends each command's records as one batch, replays them, publishes the new image and only then lets the replies
+//! go. Invariant: a reply that says "done" is durable and visible.
+
+mod log;
+mod snapshot;
+mod state;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use weir_metadata::VersionedRecord;
+use weir_metadata::controller::{Controller, ControllerResult};
+use weir_metadata::image::MetadataImage;
+use weir_metadata::properties::BrokerConfig;
+
+pub(crate) use log::{MetadataLog, MetadataLogError, OpenOptions, TOPIC};
+
+/// Commands that may wait; more wait in their handlers.
+const QUEUE: usize = 64;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ControllerError {
+    /// The metadata log refused the records.
+    #[error("the metadata log takes no records: {0}")]
+    Log(String),
+    /// The server stops.
+    #[error("the controller is stopping")]
+    Stopping,
+}
+
+type Done = Box<dyn FnOnce(Result<(), ControllerError>) + Send>;
+type Decide = Box<dyn FnOnce(&MetadataImage, &BrokerConfig) -> (Vec<VersionedRecord>, Done) + Send>;
+
+enum Job {
+    Decide(Decide),
+    Stop(oneshot::Sender<()>),
+}
+
+/// How handlers reach the controller.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerHandle(mpsc::Sender<Job>);
+
+/// The other end, for the controller's thread.
+#[derive(Debug)]
+pub(crate) struct ControllerQueue(mpsc::Receiver<Job>);
+
+/// A handle and the queue behind it.
+pub(crate) fn channel() -> (ControllerHandle, ControllerQueue) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (ControllerHandle(sender), ControllerQueue(receiver))
+}
+
+impl ControllerHandle {
+    /// Lets the controller decide, and returns its reply once the records are durable and published.
+    pub(crate) async fn run<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(Controller<'_>) -> ControllerResult<R> + Send + 'static,
+    ) -> Result<R, ControllerError> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Decide = Box::new(move |image, config| {
+            let ControllerResult { records, reply, .. } = decide(Controller::new(image, config));
+            let done: Done = Box::new(move |outcome| {
+                // Nobody listens any more when the client has gone; the records stand all the same.
+                let _ = sender.send(outcome.map(|()| reply));
+            });
+            (records, done)
+        });
+        self.0.send(Job::Decide(job)).await.map_err(|_| ControllerError::Stopping)?;
+        receiver.await.map_err(|_| ControllerError::Stopping)?
+    }
+
+    /// Ends the controller after everything that waits.
+    pub(crate) async fn stop(&self) {
+        let (sender, receiver) = oneshot::channel();
+        if self.0.send(Job::Stop(sender)).await.is_ok() {
+            let _ = receiver.await;
+        }
+    }
+}
+
+/// When the controller makes snapshots by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotPolicy {
+    /// `metadata.log.max.record.bytes.between.snapshots`.
+    pub(crate) max_bytes: u64,
+    /// `metadata.log.max.snapshot.interval.ms`; `None` for never.
+    pub(crate) max_interval: Option<Duration>,
+}
+
+/// What the controller's thread needs of its surroundings.
+pub(crate) trait Publisher: Send {
+    /// The configuration under which commands are decided.
+    fn config(&self) -> Arc<BrokerConfig>;
+    /// Makes the server follow the metadata from `old` to `new`.
+    fn publish(&mut self, old: &MetadataImage, new: &MetadataImage);
+    /// The wall clock in milliseconds.
+    fn now_ms(&self) -> i64;
+}
+
+/// The controller's loop; ends with [`ControllerHandle::stop`].
+pub(crate) fn run(
+    mut log: MetadataLog,
+    queue: ControllerQueue,
+    mut publisher: impl Publisher,
+    policy: SnapshotPolicy,
+) {
+    let mut last_snapshot = Instant::now();
+    let ControllerQueue(mut queue) = queue;
+    while let Some(job) = queue.blocking_recv() {
+        match job {
+            Job::Decide(decide) => {
+                let before = log.image().clone();
+                let (records, done) = decide(&before, &publisher.config());
+                let outcome = log.append(&records, publisher.now_ms());
+                if let Err(error) = &outcome {
+                    tracing::error!("cannot append {} metadata records: {error}", records.len());
+                } else if !records.is_empty() {
+                    publisher.publish(&before, log.image());
+                }
+                done(outcome.map_err(|error| ControllerError::Log(error.to_string())));
+            }
+            Job::Stop(stopped) => {
+                let _ = stopped.send(());
+                return;
+            }
+        }
+        let due_by_time = policy.max_interval.is_some_and(|interval| last_snapshot.elapsed() >= interval);
+        let bytes = log.bytes_since_snapshot();
+        if bytes >= policy.max_bytes || (due_by_time && bytes > 0) {
+            match log.snapshot(publisher.now_ms()) {
+                Ok(()) => last_snapshot = Instant::now(),
+                Err(error) => tracing::error!("cannot write a metadata snapshot: {error}"),
+            }
+        }
+    }
+}
+
+/// Writes the `bootstrap.checkpoint` of a newly formatted directory, as Kafka's storage tool does.
+pub(crate) fn write_bootstrap(dir: &Path, records: &[VersionedRecord], now_ms: i64) -> std::io::Result<()> {
+    snapshot::write_file(&dir.join("bootstrap.checkpoint"), records.iter().cloned(), 0, 0, now_ms)
+}

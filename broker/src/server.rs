@@ -1,0 +1,539 @@
+//! Starts and stops a server: the order in which things are locked, read, opened and, at the end, closed.
+//!
+//! Invariants: every lock is taken before a byte is read or written; nothing is served before the metadata, the logs
+//! and the listeners' ports are known; the clean-shutdown marker is written last.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use weir_budget::{BudgetError, ChunkPool, PlanError};
+use weir_coordinator::{GroupConfig, Limits};
+use weir_metadata::controller::{
+    BrokerRegistration, activation_records, bootstrap_records, unsupported_features,
+};
+use weir_metadata::image::MetadataImage;
+use weir_metadata::metadata_version;
+use weir_metadata::properties::{BrokerConfig, FromValue, Key, Listener, TopicConfig, keys};
+use weir_protocol::records::{Codec, InflateLimits, max_working_memory_bytes};
+use weir_protocol::wire::Uuid;
+use weir_storage::disk::Disk;
+use weir_storage::{
+    Claim, LogConfig, LogManager, LogManagerConfig, MetaProperties, StorageError, TopicPartition,
+};
+
+use crate::background;
+use crate::broker::{AdvertisedListener, Broker, now_ms};
+use crate::complaints::Complaints;
+use crate::fetch_sessions::FetchSessions;
+use crate::groups::{Groups, OFFSETS_TOPIC};
+use crate::metrics::Metrics;
+use crate::net::listener::{SocketOptions, accept_all, bind};
+use crate::net::registry::Registry;
+use crate::plan::{Layout, PlanInputs};
+use crate::publisher::{ServerPublisher, log_config};
+use crate::quorum::{self, ControllerError, MetadataLog, MetadataLogError, OpenOptions, SnapshotPolicy};
+use crate::topics::Topics;
+
+/// Zstd windows are accepted up to this exponent where the receive share can hold them.
+const MAX_ZSTD_WINDOW_LOG: u32 = 27;
+/// The window that every server must accept: level 9 of zstd uses it.
+const MIN_ZSTD_WINDOW_LOG: u32 = 22;
+/// Longest wait for connections to end at a stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Descriptors kept for what is neither a connection nor a segment.
+const RESERVED_DESCRIPTORS: u64 = 256;
+/// Partitions that one produce request may name.
+const MAX_REQUEST_PARTITIONS: usize = 10_000;
+
+/// Why a server does not start or stop as it should.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The memory plan does not fit.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The table of shares is wrong: our fault.
+    #[error("budgets: {0}")]
+    Budgets(#[from] BudgetError),
+    /// A log directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The metadata log cannot be used.
+    #[error("{0}")]
+    Metadata(String),
+    /// The directory belongs to another node, another cluster, or newer software.
+    #[error("{0}")]
+    Identity(String),
+    /// A listener cannot be opened.
+    #[error("cannot listen on {name}://{host}:{port}: {error}")]
+    Listener {
+        /// Name of the listener.
+        name: String,
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// Something else that the system refused.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}
+
+impl From<MetadataLogError> for ServerError {
+    fn from(error: MetadataLogError) -> Self {
+        ServerError::Metadata(error.to_string())
+    }
+}
+
+impl From<ControllerError> for ServerError {
+    fn from(error: ControllerError) -> Self {
+        ServerError::Metadata(error.to_string())
+    }
+}
+
+/// The memory plan of a server with this configuration.
+///
+/// # Errors
+/// When it does not fit in `memory.budget.bytes`; the error names the property to change.
+pub fn plan_of(config: &BrokerConfig) -> Result<Layout, PlanError> {
+    let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
+    let limits = InflateLimits { max_zstd_window_log: MIN_ZSTD_WINDOW_LOG, ..InflateLimits::default() };
+    Layout::new(&PlanInputs {
+        budget_bytes: config.memory_budget_bytes(),
+        max_connections: written(config, keys::MAX_CONNECTIONS),
+        max_partitions: written(config, keys::MAX_PARTITIONS),
+        max_producer_ids: written(config, keys::MAX_PRODUCER_IDS),
+        max_session_partitions: written(config, keys::MAX_FETCH_SESSION_PARTITIONS),
+        message_max_bytes,
+        decompression_bytes: max_working_memory_bytes(Codec::Zstd, message_max_bytes as usize, &limits)
+            as u64,
+    })
+}
+
+fn written<T: FromValue + Into<i64>>(config: &BrokerConfig, key: Key<T>) -> Option<u64> {
+    let set = config.written().get(key.name).is_some() || config.dynamic_default().contains_key(key.name);
+    set.then(|| config.get(key).into())
+        .and_then(|value| u64::try_from(value).ok())
+        .filter(|value| *value < i32::MAX as u64)
+}
+
+/// The largest zstd window that one batch can have in the receive share.
+fn inflate_limits(layout: &Layout, receive_bytes: u64, message_max_bytes: u64) -> InflateLimits {
+    let mut limits = InflateLimits::default();
+    debug_assert!(layout.plan.sum() <= layout.plan.limit);
+    limits.max_zstd_window_log = (MIN_ZSTD_WINDOW_LOG..=MAX_ZSTD_WINDOW_LOG)
+        .rev()
+        .find(|log| {
+            let tried = InflateLimits { max_zstd_window_log: *log, ..limits };
+            let work = max_working_memory_bytes(Codec::Zstd, message_max_bytes as usize, &tried) as u64;
+            weir_budget::ChunkChain::lease_bytes(message_max_bytes as usize) + work <= receive_bytes / 2
+        })
+        .unwrap_or(MIN_ZSTD_WINDOW_LOG);
+    limits
+}
+
+/// A running server.
+pub struct Server {
+    broker: Arc<Broker>,
+    tasks: Vec<JoinHandle<()>>,
+    controller: std::thread::JoinHandle<()>,
+    broker_epoch: i64,
+}
+
+impl Server {
+    /// Starts a server: returns when it accepts connections.
+    ///
+    /// # Errors
+    /// Whatever keeps it from serving, with the property or file to look at.
+    pub async fn start(config: BrokerConfig) -> Result<Server, ServerError> {
+        let began = Instant::now();
+        let layout = plan_of(&config)?;
+        tracing::info!("memory plan:\n{}", layout.plan);
+        let budgets = layout.budgets()?;
+        let descriptors = raise_descriptor_limit();
+        let paths: Vec<PathBuf> = config.log_dirs().into_iter().map(PathBuf::from).collect();
+        let logs =
+            LogManager::lock(&Disk::new(), &paths, &log_manager_config(&config, &layout, descriptors))?;
+        let identity = identify(&logs, &config)?;
+        let was_clean = logs.dirs().iter().all(|dir| dir.had_clean_shutdown());
+        let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
+
+        let options = SocketOptions {
+            backlog: config.get(keys::SOCKET_LISTEN_BACKLOG_SIZE),
+            send_buffer_bytes: config.get(keys::SOCKET_SEND_BUFFER_BYTES),
+            receive_buffer_bytes: config.get(keys::SOCKET_RECEIVE_BUFFER_BYTES),
+        };
+        let (sockets, listeners) = bind_listeners(&config, options).await?;
+        let broker_epoch = register(&mut metadata_log, &config, &identity, &listeners, was_clean)?;
+        let image = metadata_log.image().clone();
+        load_logs(&logs, &config, &image)?;
+
+        let (controller_handle, queue) = quorum::channel();
+        let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
+        let max_per_address = u32::try_from(config.get(keys::MAX_CONNECTIONS_PER_IP)).unwrap_or(u32::MAX);
+        let broker = Arc::new(Broker {
+            registry: Registry::new(layout.counts.connections as u32, max_per_address),
+            fetch_sessions: FetchSessions::new(
+                config.get(keys::MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS).max(0) as usize,
+                layout.counts.session_partitions as usize,
+            ),
+            groups: Groups::new(
+                group_config(&config),
+                group_limits(&config, budgets.groups.limit()),
+                budgets.groups.clone(),
+            ),
+            inflate_limits: inflate_limits(&layout, budgets.receive.limit(), message_max_bytes),
+            socket_request_max_bytes: config.get(keys::SOCKET_REQUEST_MAX_BYTES),
+            fetch_max_bytes: config.get(keys::FETCH_MAX_BYTES),
+            max_request_partitions: MAX_REQUEST_PARTITIONS,
+            cluster_id: identity.cluster_id,
+            node_id: config.node_id(),
+            rack: config.get(keys::BROKER_RACK),
+            listeners: listeners
+                .iter()
+                .map(|l| AdvertisedListener { name: l.name.clone(), host: l.host.clone(), port: l.port })
+                .collect(),
+            config: ArcSwap::from_pointee(config.clone()),
+            layout,
+            budgets,
+            pool: ChunkPool::new(),
+            topics: Topics::default(),
+            controller: controller_handle,
+            logs,
+            metadata_log: Arc::clone(metadata_log.log()),
+            metadata_epoch: metadata_log.epoch(),
+            metrics: Metrics::default(),
+            complaints: Complaints::new(),
+            storage_complaints: Complaints::new(),
+            image: ArcSwap::from_pointee(MetadataImage::empty()),
+            random: AtomicU64::new(uuid::Uuid::new_v4().as_u64_pair().0),
+            started: began,
+        });
+        broker.follow(&MetadataImage::empty(), &image);
+        let policy = SnapshotPolicy {
+            max_bytes: config.get(keys::METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS).max(1) as u64,
+            max_interval: match config.get(keys::METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS) {
+                interval_ms if interval_ms > 0 => Some(Duration::from_millis(interval_ms as u64)),
+                _ => None,
+            },
+        };
+        let publisher = ServerPublisher(Arc::clone(&broker));
+        let controller = std::thread::Builder::new()
+            .name("weir-controller".to_string())
+            .spawn(move || quorum::run(metadata_log, queue, publisher, policy))
+            .map_err(|error| ServerError::System { what: "cannot start the controller's thread", error })?;
+        let mut tasks = background::start(&broker);
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let listener = &broker.listeners[index];
+            tracing::info!(listener = listener.name, address = %display_address(&socket), "listening");
+            tasks.push(tokio::spawn(accept_all(Arc::clone(&broker), socket, index, options)));
+        }
+        tracing::info!(
+            cluster = broker.cluster_id,
+            node = broker.node_id,
+            partitions = broker.logs.log_count(),
+            milliseconds = began.elapsed().as_millis() as u64,
+            "started",
+        );
+        Ok(Server { broker, tasks, controller, broker_epoch })
+    }
+
+    /// Stops the server cleanly: no more requests, all logs closed, the marker written.
+    ///
+    /// # Errors
+    /// When a log could not be closed; the next start then checks it.
+    pub async fn stop(self) -> Result<(), ServerError> {
+        for task in &self.tasks {
+            task.abort();
+        }
+        let broker = &self.broker;
+        broker.registry.close_all();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while broker.registry.count() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        broker.groups.unload_all(broker);
+        let (id, epoch) = (broker.node_id, self.broker_epoch);
+        let shut_down =
+            broker.controller.run(move |controller| controller.shut_down_broker(id, epoch).into()).await;
+        if let Ok(Err(error)) = shut_down.map_err(|error| tracing::warn!("the controller is gone: {error}")) {
+            tracing::warn!("the controlled shutdown is not in the metadata log: {error}");
+        }
+        broker.controller.stop().await;
+        // The thread answers the stop as its last act.
+        let _ = self.controller.join();
+        broker.metadata_log.close(now_ms(), true)?;
+        broker.logs.close(self.broker_epoch, now_ms())?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+fn display_address(socket: &TcpListener) -> String {
+    socket.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+}
+
+/// Raises the soft limit on descriptors to the hard one and returns it.
+fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised stays as it is; the plan of open files follows the figure that is in force.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
+}
+
+fn log_manager_config(config: &BrokerConfig, layout: &Layout, descriptors: u64) -> LogManagerConfig {
+    let for_files =
+        descriptors.saturating_sub(RESERVED_DESCRIPTORS + layout.counts.connections).max(descriptors / 4);
+    LogManagerConfig {
+        max_open_files: for_files.clamp(64, 4096) as usize,
+        max_producer_ids: layout.counts.producer_ids as usize,
+        producer_id_expiration_ms: i64::from(config.get(keys::PRODUCER_ID_EXPIRATION_MS)),
+        ..LogManagerConfig::default()
+    }
+}
+
+struct Identity {
+    cluster_id: String,
+    directories: Vec<Uuid>,
+    is_new: bool,
+}
+
+/// A random id, for topics and directories.
+pub(crate) fn random_uuid() -> Uuid {
+    loop {
+        let id = Uuid(*uuid::Uuid::new_v4().as_bytes());
+        // Kafka never makes an id whose text could be taken for an option of its tools.
+        if !id.to_string().starts_with('-') {
+            return id;
+        }
+    }
+}
+
+/// Reads the `meta.properties` of all directories, or formats them; all must name this node and one cluster.
+fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, ServerError> {
+    let node_id = config.node_id();
+    let mut cluster_id: Option<String> = None;
+    let mut found = Vec::new();
+    for dir in logs.dirs() {
+        let properties = dir.meta_properties()?;
+        if let Some(properties) = &properties {
+            let path = dir.path().display();
+            if properties.node_id != node_id {
+                return Err(ServerError::Identity(format!(
+                    "{path} belongs to node {}, and node.id is {node_id}",
+                    properties.node_id
+                )));
+            }
+            match &cluster_id {
+                Some(id) if *id != properties.cluster_id => {
+                    return Err(ServerError::Identity(format!(
+                        "{path} belongs to cluster {}, another directory of log.dirs to cluster {id}",
+                        properties.cluster_id
+                    )));
+                }
+                _ => cluster_id = Some(properties.cluster_id.clone()),
+            }
+        }
+        found.push(properties);
+    }
+    let is_new = cluster_id.is_none();
+    let cluster_id = cluster_id.unwrap_or_else(|| random_uuid().to_string());
+    let mut directories = Vec::new();
+    for (dir, properties) in logs.dirs().iter().zip(found) {
+        let directory_id = match properties.and_then(|properties| properties.directory_id) {
+            Some(id) => id,
+            None => {
+                let id = random_uuid();
+                dir.write_meta_properties(&MetaProperties {
+                    cluster_id: cluster_id.clone(),
+                    node_id,
+                    directory_id: Some(id),
+                    other: std::collections::BTreeMap::new(),
+                })?;
+                let bootstrap = bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]);
+                quorum::write_bootstrap(dir.path(), &bootstrap, now_ms()).map_err(|error| {
+                    ServerError::System { what: "cannot write bootstrap.checkpoint", error }
+                })?;
+                id
+            }
+        };
+        directories.push(directory_id);
+    }
+    Ok(Identity { cluster_id, directories, is_new })
+}
+
+fn open_metadata_log(
+    logs: &LogManager,
+    config: &BrokerConfig,
+    identity: &Identity,
+    was_clean: bool,
+) -> Result<MetadataLog, ServerError> {
+    let wanted = config.metadata_log_dir();
+    let dir = logs.dirs().iter().find(|dir| dir.path() == Path::new(&wanted)).unwrap_or(&logs.dirs()[0]);
+    let options = OpenOptions {
+        node_id: config.node_id(),
+        config: Arc::new(LogConfig {
+            segment_bytes: config.get(keys::METADATA_LOG_SEGMENT_BYTES).max(0) as u32,
+            segment_ms: config.get(keys::METADATA_LOG_SEGMENT_MS),
+            // Only what a snapshot has made superfluous is deleted, by the log start.
+            retention_bytes: -1,
+            retention_ms: -1,
+            ..LogConfig::default()
+        }),
+        clean: was_clean,
+        now_ms: now_ms(),
+    };
+    let mut log = MetadataLog::open(Arc::clone(logs.shared()), Arc::clone(dir), &options)?;
+    if identity.is_new {
+        tracing::info!(cluster = identity.cluster_id, dir = %dir.path().display(), "formatted a new log directory");
+    }
+    let records = activation_records(log.replay(), &bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]));
+    log.append(&records, now_ms())?;
+    let unsupported = unsupported_features(log.image());
+    if !unsupported.is_empty() {
+        return Err(ServerError::Identity(format!(
+            "the metadata log is of newer software: {}",
+            unsupported.join("; ")
+        )));
+    }
+    Ok(log)
+}
+
+async fn bind_listeners(
+    config: &BrokerConfig,
+    options: SocketOptions,
+) -> Result<(Vec<TcpListener>, Vec<Listener>), ServerError> {
+    let listeners = config.listeners();
+    let mut sockets = Vec::new();
+    let mut known = Vec::new();
+    for listener in &listeners.bind {
+        let fail = |error| ServerError::Listener {
+            name: listener.name.clone(),
+            host: listener.host.clone(),
+            port: listener.port,
+            error,
+        };
+        let socket = bind(&listener.host, listener.port, options).await.map_err(fail)?;
+        let port = socket.local_addr().map_err(fail)?.port();
+        let advertised = listeners.advertised.iter().find(|other| other.name == listener.name);
+        let mut told = advertised.unwrap_or(listener).clone();
+        if told.port == 0 {
+            told.port = port;
+        }
+        if told.is_wildcard() {
+            told.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        }
+        sockets.push(socket);
+        known.push(told);
+    }
+    Ok((sockets, known))
+}
+
+/// Registers this start of the broker and takes up its partitions. Returns the broker epoch.
+fn register(
+    log: &mut MetadataLog,
+    config: &BrokerConfig,
+    identity: &Identity,
+    listeners: &[Listener],
+    was_clean: bool,
+) -> Result<i64, ServerError> {
+    use weir_metadata::controller::Controller;
+    let registration = BrokerRegistration {
+        broker_id: config.node_id(),
+        incarnation_id: random_uuid(),
+        listeners: listeners.to_vec(),
+        rack: config.get(keys::BROKER_RACK),
+        log_dirs: identity.directories.clone(),
+    };
+    let fail = |error: weir_metadata::controller::ApiError| ServerError::Metadata(error.to_string());
+    let image = log.image().clone();
+    let registered = Controller::new(&image, config).register_broker(&registration).map_err(fail)?;
+    log.append(&registered.records, now_ms())?;
+    let epoch = registered.reply;
+    let image = log.image().clone();
+    let unfenced =
+        Controller::new(&image, config).unfence_broker(config.node_id(), epoch, !was_clean).map_err(fail)?;
+    for records in unfenced.records.chunks(weir_metadata::controller::MAX_RECORDS_PER_USER_OP) {
+        log.append(records, now_ms())?;
+    }
+    Ok(epoch)
+}
+
+fn load_logs(logs: &LogManager, config: &BrokerConfig, image: &MetadataImage) -> Result<(), ServerError> {
+    let claim = |name: &TopicPartition| {
+        if name.topic() == quorum::TOPIC {
+            return Claim::Ignore;
+        }
+        match image.topics().by_name(name.topic()) {
+            Some(topic) if topic.partition(name.partition()).is_some() => Claim::Open {
+                config: Arc::new(log_config(&TopicConfig::resolve(
+                    config,
+                    &image.configs().topic(name.topic()),
+                ))),
+                topic_id: Some(topic.id()),
+            },
+            _ => Claim::Stray,
+        }
+    };
+    let summary = logs.load(&claim, now_ms(), &|_, _| {})?;
+    for stray in &summary.strays {
+        tracing::warn!(path = %stray.display(), "no topic claims this directory: it is kept aside");
+    }
+    for (partition, error) in &summary.failed {
+        tracing::error!(%partition, "cannot open a log: {error}");
+    }
+    Ok(())
+}
+
+fn group_config(config: &BrokerConfig) -> GroupConfig {
+    /// What a batch and the framing of its records may take beside keys and values.
+    const BATCH_OVERHEAD_BYTES: usize = 16 * 1024;
+    GroupConfig {
+        min_session_timeout_ms: config.get(keys::GROUP_MIN_SESSION_TIMEOUT_MS),
+        max_session_timeout_ms: config.get(keys::GROUP_MAX_SESSION_TIMEOUT_MS),
+        initial_rebalance_delay_ms: config.get(keys::GROUP_INITIAL_REBALANCE_DELAY_MS),
+        group_max_size: config.get(keys::GROUP_MAX_SIZE).max(0) as usize,
+        offset_metadata_max_bytes: config.get(keys::OFFSET_METADATA_MAX_BYTES).max(0) as usize,
+        offsets_retention_ms: i64::from(config.get(keys::OFFSETS_RETENTION_MINUTES)) * 60_000,
+        offsets_retention_check_interval_ms: config.get(keys::OFFSETS_RETENTION_CHECK_INTERVAL_MS),
+        max_append_bytes: (config.get(keys::MESSAGE_MAX_BYTES).max(0) as usize)
+            .saturating_sub(BATCH_OVERHEAD_BYTES),
+        ..GroupConfig::default()
+    }
+}
+
+fn group_limits(config: &BrokerConfig, share_bytes: u64) -> Limits {
+    Limits {
+        groups: config.get(keys::MAX_GROUPS).max(0) as usize,
+        members: config.get(keys::MAX_GROUP_MEMBERS).max(0) as usize,
+        offsets: config.get(keys::MAX_GROUP_OFFSETS).max(0) as usize,
+        member_bytes: (share_bytes / 4).min(1 << 20) as usize,
+        state_bytes: share_bytes as usize,
+        ..Limits::default()
+    }
+}
+
+impl Broker {
+    /// Serves the groups of the offsets topic's partitions that are here and not served yet.
+    pub(crate) fn load_groups(&self) {
+        let Some(topic) = self.topics.by_name(OFFSETS_TOPIC) else { return };
+        for partition in topic.partitions() {
+            if !self.groups.serves(partition.index) {
+                self.groups.load(self, partition);
+            }
+        }
+    }
+}

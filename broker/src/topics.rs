@@ -1,0 +1,237 @@
+//! Topics and their partitions as the data path sees them: by name, by id, each with its log and those who wait for it.
+//!
+//! Invariant: the table changes only when the metadata image does; a handler that found a partition may go on using
+//! it, and a deleted one answers with its log's error.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use weir_metadata::properties::TopicConfig;
+use weir_protocol::records::BatchHeader;
+use weir_protocol::wire::Uuid;
+use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, StorageError};
+
+pub(crate) use weir_metadata::controller::is_internal_topic as is_internal;
+
+/// What a topic's configuration means for its requests.
+#[derive(Debug)]
+pub(crate) struct TopicSettings {
+    /// The resolved configuration.
+    pub(crate) config: TopicConfig,
+}
+
+/// One topic.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// Its id.
+    pub(crate) id: Uuid,
+    /// Whether only the broker writes it.
+    pub(crate) internal: bool,
+    /// Replaced as a whole when a config changes.
+    pub(crate) settings: ArcSwap<TopicSettings>,
+    partitions: RwLock<Vec<Option<Arc<Partition>>>>,
+}
+
+impl Topic {
+    /// A topic without partitions yet.
+    pub(crate) fn new(name: Arc<str>, id: Uuid, internal: bool, config: TopicConfig) -> Self {
+        let settings = ArcSwap::from_pointee(TopicSettings { config });
+        Topic { name, id, internal, settings, partitions: RwLock::new(Vec::new()) }
+    }
+
+    /// The partition with this index, if it is here.
+    pub(crate) fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+        let index = usize::try_from(index).ok()?;
+        self.partitions.read().get(index).cloned().flatten()
+    }
+
+    /// Number of partitions, those whose log could not be opened included.
+    pub(crate) fn partition_count(&self) -> usize {
+        self.partitions.read().len()
+    }
+
+    /// All partitions that are here.
+    pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.read().iter().flatten().cloned().collect()
+    }
+
+    /// Adds or replaces a partition; `None` for one whose log could not be opened.
+    pub(crate) fn put(&self, index: usize, partition: Option<Arc<Partition>>) {
+        let mut partitions = self.partitions.write();
+        if partitions.len() <= index {
+            partitions.resize(index + 1, None);
+        }
+        partitions[index] = partition;
+    }
+}
+
+/// One partition: its log and the requests that wait for it to grow.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    /// The topic's name.
+    pub(crate) topic: Arc<str>,
+    /// Its number.
+    pub(crate) index: i32,
+    /// Its log.
+    pub(crate) log: Arc<Log>,
+    leader_epoch: AtomicI32,
+    watchers: Watchers,
+}
+
+impl Partition {
+    /// A partition of `topic` led under `leader_epoch`.
+    pub(crate) fn new(topic: Arc<str>, index: i32, log: Arc<Log>, leader_epoch: i32) -> Self {
+        Partition {
+            topic,
+            index,
+            log,
+            leader_epoch: AtomicI32::new(leader_epoch),
+            watchers: Watchers::default(),
+        }
+    }
+
+    /// The leader epoch under which this broker appends.
+    pub(crate) fn leader_epoch(&self) -> i32 {
+        self.leader_epoch.load(Ordering::Relaxed)
+    }
+
+    /// Appends under another leader epoch from now on.
+    pub(crate) fn set_leader_epoch(&self, leader_epoch: i32) {
+        self.leader_epoch.store(leader_epoch, Ordering::Relaxed);
+    }
+
+    /// Appends one validated batch and wakes those who wait for data.
+    pub(crate) fn append(
+        &self,
+        header: &BatchHeader,
+        body: &[IoSlice<'_>],
+        origin: AppendOrigin,
+        now_ms: i64,
+    ) -> Result<AppendInfo, StorageError> {
+        let options = AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms };
+        let appended = self.log.append_as_leader(header, body, &options)?;
+        self.watchers.wake();
+        Ok(appended)
+    }
+
+    /// Wakes those who wait, because something else than an append changed.
+    pub(crate) fn wake(&self) {
+        self.watchers.wake();
+    }
+}
+
+/// The long polls that wait for one partition.
+#[derive(Debug, Default)]
+struct Watchers {
+    any: AtomicBool,
+    list: Mutex<Vec<Arc<Notify>>>,
+}
+
+impl Watchers {
+    fn wake(&self) {
+        // Pairs with the fence in `Watch::add`: either this load sees the watcher, or the watcher, which looks at the
+        // log after its registration, sees the append.
+        fence(Ordering::SeqCst);
+        if self.any.load(Ordering::Relaxed) {
+            self.list.lock().iter().for_each(|watcher| watcher.notify_one());
+        }
+    }
+}
+
+/// A long poll's registration with the partitions that it waits for; ends with its drop.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    notify: Arc<Notify>,
+    partitions: Vec<Arc<Partition>>,
+}
+
+impl Watch {
+    /// Registers with `partition`. Whatever is appended after this call wakes the poll.
+    pub(crate) fn add(&mut self, partition: Arc<Partition>) {
+        {
+            let mut list = partition.watchers.list.lock();
+            list.push(Arc::clone(&self.notify));
+            partition.watchers.any.store(true, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        self.partitions.push(partition);
+    }
+
+    /// Waits until one of the partitions has changed since the registration or the last call.
+    pub(crate) async fn changed(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for partition in &self.partitions {
+            let mut list = partition.watchers.list.lock();
+            if let Some(at) = list.iter().position(|watcher| Arc::ptr_eq(watcher, &self.notify)) {
+                list.swap_remove(at);
+            }
+            if list.is_empty() {
+                list.shrink_to(4);
+                partition.watchers.any.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    by_name: HashMap<Arc<str>, Arc<Topic>>,
+    by_id: HashMap<Uuid, Arc<Topic>>,
+}
+
+/// All topics.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    tables: RwLock<Tables>,
+}
+
+impl Topics {
+    /// The topic with this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Topic>> {
+        self.tables.read().by_name.get(name).cloned()
+    }
+
+    /// The topic with this id.
+    pub(crate) fn by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
+        self.tables.read().by_id.get(&id).cloned()
+    }
+
+    /// Adds a topic; one of the same name is replaced.
+    pub(crate) fn put(&self, topic: Arc<Topic>) {
+        let mut tables = self.tables.write();
+        if let Some(old) = tables.by_name.insert(Arc::clone(&topic.name), Arc::clone(&topic)) {
+            tables.by_id.remove(&old.id);
+        }
+        tables.by_id.insert(topic.id, topic);
+    }
+
+    /// Removes a topic and returns it.
+    pub(crate) fn remove(&self, id: Uuid) -> Option<Arc<Topic>> {
+        let mut tables = self.tables.write();
+        let topic = tables.by_id.remove(&id)?;
+        tables.by_name.remove(&topic.name);
+        Some(topic)
+    }
+
+    /// Every topic, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
+        self.tables.read().by_id.values().cloned().collect()
+    }
+
+    /// Number of topics.
+    pub(crate) fn count(&self) -> usize {
+        self.tables.read().by_id.len()
+    }
+}

@@ -1,7 +1,0 @@
-//! The crate from outside, in one test binary: see each file's first line for what it proves.
-
-mod append_read;
-mod common;
-mod faults;
-mod manager;
-mod recovery;

@@ -1,0 +1,40 @@
+//! `weir plan`: the sum that bounds a server's memory, without starting it.
+
+use clap::Args;
+
+use super::server::PropertyArguments;
+
+/// Arguments of `weir plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    properties: PropertyArguments,
+    /// Print text for people or JSON for programs
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+}
+
+/// Prints the plan.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let loaded = arguments.properties.load()?;
+    let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
+    if arguments.format == "json" {
+        let terms: Vec<_> = layout
+            .plan
+            .terms
+            .iter()
+            .map(|term| {
+                serde_json::json!({
+                    "name": term.name, "bytes": term.bytes, "reason": term.reason, "property": term.property,
+                })
+            })
+            .collect();
+        let plan = serde_json::json!({
+            "limit_bytes": layout.plan.limit, "sum_bytes": layout.plan.sum(), "terms": terms,
+        });
+        println!("{plan:#}");
+    } else {
+        print!("{}", layout.plan);
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! `weir server`: reads the properties, starts the broker, stops it on SIGTERM or SIGINT.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weir_broker::Server;
+use weir_metadata::properties::{BrokerConfig, Loaded, NoteLevel, PropertySet};
+
+use crate::logging::LogOptions;
+
+/// Linux's number of the signal that a write beyond the file size limit raises; its default ends the process.
+const SIGXFSZ: i32 = 25;
+
+/// Arguments that name a server's properties.
+#[derive(Debug, Args)]
+pub(crate) struct PropertyArguments {
+    /// A Kafka server.properties file; without one the embedded defaults apply
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Set a property over the file, may be repeated
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+impl PropertyArguments {
+    /// Reads and checks the properties.
+    pub(crate) fn load(&self) -> Result<Loaded, String> {
+        let mut properties = match &self.file {
+            None => PropertySet::embedded(),
+            Some(path) => {
+                let bytes = std::fs::read(path)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                PropertySet::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+        };
+        for setting in &self.overrides {
+            properties.set_override(setting).map_err(|error| format!("--override {setting}: {error}"))?;
+        }
+        BrokerConfig::from_properties(&properties).map_err(|errors| errors.to_string())
+    }
+}
+
+/// Arguments of `weir server`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    properties: PropertyArguments,
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+/// Runs the server until it is told to stop.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let loaded = arguments.properties.load()?;
+    arguments.log.start()?;
+    for note in &loaded.notes {
+        match note.level {
+            NoteLevel::Info => tracing::info!(property = note.property, "{}", note.text),
+            NoteLevel::Warning => tracing::warn!(property = note.property, "{}", note.text),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.block_on(async {
+        let mut signals =
+            Signals::install().map_err(|error| format!("cannot install signal handlers: {error}"))?;
+        let server = Server::start(loaded.config).await.map_err(|error| error.to_string())?;
+        let name = signals.stop().await;
+        tracing::info!(signal = name, "stopping");
+        server.stop().await.map_err(|error| error.to_string())
+    })
+}
+
+/// The signals that the server listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    // A handler, whatever it does, turns the death of the process into an error of the write.
+    _file_size: Signal,
+}
+
+impl Signals {
+    fn install() -> std::io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _file_size: signal(SignalKind::from_raw(SIGXFSZ))?,
+        })
+    }
+
+    /// Waits for the signal to stop and returns its name.
+    async fn stop(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The log: lines of text or JSON on standard error.
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// One line of text an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+/// Options of the log.
+#[derive(Debug, Args)]
+pub(crate) struct LogOptions {
+    /// Format of the log on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Least severe level, or directives such as info,weir_storage=debug
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    log_level: String,
+}
+
+impl LogOptions {
+    /// Starts the log of this process.
+    pub(crate) fn start(&self) -> Result<(), String> {
+        let filter = EnvFilter::builder()
+            .parse(&self.log_level)
+            .map_err(|error| format!("--log-level {}: {error}", self.log_level))?;
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let started = match self.log_format {
+            LogFormat::Text => {
+                lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()
+            }
+            LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        };
+        started.map_err(|error| format!("cannot start the log: {error}"))
+    }
+}
