@@ -193,6 +193,9 @@ impl AppendError {
 /// Why a record of `__consumer_offsets` could not be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReplayError {
+    /// The shard serves requests already, or is unloaded.
+    #[error("the shard is not loading")]
+    NotLoading,
     /// The key or the value is not what its type says.
     #[error("{what} cannot be decoded: {reason}")]
     Malformed {

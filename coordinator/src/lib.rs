@@ -7,6 +7,7 @@
 
 pub mod fuzz;
 
+mod charge;
 mod command;
 mod config;
 mod error;

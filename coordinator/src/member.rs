@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::charge;
 use crate::command::{JoinedMember, Token};
 
 /// One protocol that a member supports.
@@ -11,10 +12,16 @@ pub(crate) struct Protocol {
     pub(crate) metadata: Arc<[u8]>,
 }
 
-/// What a member is charged with besides its strings and byte strings: its own size, map entries, a waiting request.
-const MEMBER_CHARGE_BYTES: usize = size_of::<Member>() + 256;
-/// What a protocol is charged with besides its name and metadata, the group's count of it included.
-const PROTOCOL_CHARGE_BYTES: usize = size_of::<Protocol>() + 96;
+/// What a member is charged with besides its strings and byte strings: itself, its entries in the group's maps, two
+/// waiting requests.
+const MEMBER_CHARGE_BYTES: usize = charge::block(size_of::<Member>())
+    + charge::tree_entry(size_of::<(Arc<str>, Box<Member>)>())
+    + 2 * charge::hash_entry(size_of::<(Token, Arc<str>)>());
+/// What the entry of a static member is charged with besides its name.
+const STATIC_CHARGE_BYTES: usize = charge::tree_entry(size_of::<(Arc<str>, Arc<str>)>());
+/// What a protocol is charged with besides its name and metadata: itself and the group's count of it.
+const PROTOCOL_CHARGE_BYTES: usize =
+    charge::vector_entry(size_of::<Protocol>()) + charge::tree_entry(size_of::<(Arc<str>, usize)>());
 
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
@@ -47,13 +54,14 @@ impl Member {
     }
 
     pub(crate) fn charge_bytes(&self) -> usize {
+        let instance = |id: &Arc<str>| STATIC_CHARGE_BYTES + charge::shared(id.len());
         MEMBER_CHARGE_BYTES
-            + self.id.len()
-            + self.instance_id.as_ref().map_or(0, |id| id.len())
-            + self.client_id.len()
-            + self.client_host.len()
+            + charge::shared(self.id.len())
+            + self.instance_id.as_ref().map_or(0, instance)
+            + charge::shared(self.client_id.len())
+            + charge::shared(self.client_host.len())
             + protocols_charge_bytes(&self.protocols)
-            + self.assignment.len()
+            + assignment_charge_bytes(&self.assignment)
     }
 
     /// Metadata for the protocol; empty if the member does not support it.
@@ -80,13 +88,19 @@ impl Member {
 
 /// What the protocols of a member are charged with.
 pub(crate) fn protocols_charge_bytes(protocols: &[Protocol]) -> usize {
-    protocols
-        .iter()
-        .map(|protocol| PROTOCOL_CHARGE_BYTES + protocol.name.len() + protocol.metadata.len())
-        .sum()
+    let each = |protocol: &Protocol| {
+        PROTOCOL_CHARGE_BYTES + charge::shared(protocol.name.len()) + charge::shared(protocol.metadata.len())
+    };
+    protocols.iter().map(each).sum()
+}
+
+/// What an assignment is charged with.
+pub(crate) fn assignment_charge_bytes(assignment: &[u8]) -> usize {
+    charge::shared(assignment.len())
 }
 
 /// What a member that is not made yet would be charged with.
 pub(crate) fn new_member_charge_bytes(names_bytes: usize, protocols: &[Protocol]) -> usize {
-    MEMBER_CHARGE_BYTES + names_bytes + protocols_charge_bytes(protocols)
+    let names = STATIC_CHARGE_BYTES + 4 * charge::shared(0) + charge::block(names_bytes);
+    MEMBER_CHARGE_BYTES + names + protocols_charge_bytes(protocols) + assignment_charge_bytes(&[])
 }

@@ -1,7 +1,8 @@
 //! The committed offsets of one group, with the bytes that they take counted as they come and go.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use crate::charge;
 
 /// One committed offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,29 +19,48 @@ pub struct CommittedOffset {
     pub metadata: Box<str>,
 }
 
-/// What one offset is charged with besides its metadata: key and value in a half filled B-tree, one small allocation.
-const OFFSET_CHARGE_BYTES: usize = 2 * (size_of::<CommittedOffset>() + size_of::<i32>()) + 16;
-/// What one topic is charged with besides its name.
-const TOPIC_CHARGE_BYTES: usize = 96;
+/// One partition's offset as it is stored.
+type Entry = (i32, CommittedOffset);
+/// One topic's offsets as they are stored.
+type Topic = (Arc<str>, Vec<Entry>);
 
 impl CommittedOffset {
     /// What this offset is charged with.
     pub(crate) fn charge_bytes(&self) -> usize {
-        OFFSET_CHARGE_BYTES + self.metadata.len()
+        let metadata = if self.metadata.is_empty() { 0 } else { charge::block(self.metadata.len()) };
+        charge::vector_entry(size_of::<Entry>()) + metadata
     }
 }
 
 /// What a topic's entry is charged with.
 pub(crate) fn topic_charge_bytes(topic: &str) -> usize {
-    TOPIC_CHARGE_BYTES + topic.len()
+    charge::vector_entry(size_of::<Topic>()) + charge::shared(topic.len()) + charge::block(0)
 }
 
-/// Offsets by topic and partition.
+/// Offsets by topic and partition: sorted vectors, because most groups have few topics, and a tree's first node alone
+/// takes as much as a dozen offsets.
 #[derive(Debug, Default)]
 pub(crate) struct GroupOffsets {
-    topics: BTreeMap<Arc<str>, BTreeMap<i32, CommittedOffset>>,
+    topics: Vec<Topic>,
     count: usize,
     bytes: usize,
+}
+
+/// Inserts into a sorted vector that grows by an eighth instead of doubling.
+fn insert<T>(list: &mut Vec<T>, at: usize, item: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(1 + list.len() / 8);
+    }
+    list.insert(at, item);
+}
+
+/// Removes from a sorted vector and gives memory back once it is less than three quarters full.
+fn remove<T>(list: &mut Vec<T>, at: usize) -> T {
+    let item = list.remove(at);
+    if list.len() < list.capacity() / 4 * 3 {
+        list.shrink_to(list.len() + list.len() / 8);
+    }
+    item
 }
 
 impl GroupOffsets {
@@ -56,47 +76,74 @@ impl GroupOffsets {
         self.count == 0
     }
 
+    fn find_topic(&self, topic: &str) -> Result<usize, usize> {
+        self.topics.binary_search_by(|(name, _)| (**name).cmp(topic))
+    }
+
+    fn topic(&self, topic: &str) -> Option<&Topic> {
+        self.find_topic(topic).ok().and_then(|at| self.topics.get(at))
+    }
+
     pub(crate) fn get(&self, topic: &str, partition: i32) -> Option<&CommittedOffset> {
-        self.topics.get(topic)?.get(&partition)
+        let (_, partitions) = self.topic(topic)?;
+        let at = partitions.binary_search_by_key(&partition, |(index, _)| *index).ok()?;
+        partitions.get(at).map(|(_, offset)| offset)
     }
 
     /// The topic's name as it is stored, so that its bytes are shared.
     pub(crate) fn topic_name(&self, topic: &str) -> Option<Arc<str>> {
-        self.topics.get_key_value(topic).map(|(name, _)| Arc::clone(name))
+        self.topic(topic).map(|(name, _)| Arc::clone(name))
     }
 
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.topics.keys()
+        self.topics.iter().map(|(topic, _)| topic)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i32, &CommittedOffset)> {
         self.topics.iter().flat_map(|(topic, partitions)| {
-            partitions.iter().map(move |(partition, offset)| (topic, *partition, offset))
+            partitions.iter().map(move |(index, offset)| (topic, *index, offset))
         })
     }
 
     pub(crate) fn partitions(&self, topic: &str) -> impl Iterator<Item = (i32, &CommittedOffset)> {
-        self.topics.get(topic).into_iter().flatten().map(|(partition, offset)| (*partition, offset))
+        let partitions = self.topic(topic).map_or(&[][..], |(_, partitions)| partitions);
+        partitions.iter().map(|(index, offset)| (*index, offset))
     }
 
     pub(crate) fn put(&mut self, topic: &Arc<str>, partition: i32, offset: CommittedOffset) {
-        if !self.topics.contains_key(topic) {
-            self.bytes += topic_charge_bytes(topic);
-        }
+        let at = match self.find_topic(topic) {
+            Ok(at) => at,
+            Err(at) => {
+                insert(&mut self.topics, at, (Arc::clone(topic), Vec::new()));
+                self.bytes += topic_charge_bytes(topic);
+                at
+            }
+        };
+        let Some((_, partitions)) = self.topics.get_mut(at) else { return };
         self.bytes += offset.charge_bytes();
-        match self.topics.entry(Arc::clone(topic)).or_default().insert(partition, offset) {
-            Some(previous) => self.bytes -= previous.charge_bytes(),
-            None => self.count += 1,
+        match partitions.binary_search_by_key(&partition, |(index, _)| *index) {
+            Ok(at) => {
+                if let Some((_, previous)) = partitions.get_mut(at) {
+                    self.bytes -= previous.charge_bytes();
+                    *previous = offset;
+                }
+            }
+            Err(at) => {
+                insert(partitions, at, (partition, offset));
+                self.count += 1;
+            }
         }
     }
 
     pub(crate) fn remove(&mut self, topic: &str, partition: i32) -> bool {
-        let Some(partitions) = self.topics.get_mut(topic) else { return false };
-        let Some(previous) = partitions.remove(&partition) else { return false };
+        let Ok(topic_at) = self.find_topic(topic) else { return false };
+        let Some((_, partitions)) = self.topics.get_mut(topic_at) else { return false };
+        let Ok(at) = partitions.binary_search_by_key(&partition, |(index, _)| *index) else { return false };
+        let (_, previous) = remove(partitions, at);
         self.bytes -= previous.charge_bytes();
         self.count -= 1;
         if partitions.is_empty() {
-            self.topics.remove(topic);
+            remove(&mut self.topics, topic_at);
             self.bytes -= topic_charge_bytes(topic);
         }
         true
@@ -104,7 +151,7 @@ impl GroupOffsets {
 
     /// The bytes counted anew, to test the running count against.
     pub(crate) fn recount_bytes(&self) -> usize {
-        let topics: usize = self.topics.keys().map(|topic| topic_charge_bytes(topic)).sum();
+        let topics: usize = self.topics().map(|topic| topic_charge_bytes(topic)).sum();
         topics + self.iter().map(|(_, _, offset)| offset.charge_bytes()).sum::<usize>()
     }
 }

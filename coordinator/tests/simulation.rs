@@ -597,7 +597,7 @@ fn what_must_hold_holds_in_many_random_lives() {
     let parse = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seeds = match parse("WEIR_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..parse("WEIR_SEEDS").unwrap_or(40),
+        None => 0..parse("WEIR_SEEDS").unwrap_or(30),
     };
     for seed in seeds {
         eprintln!("WEIR_SEED={seed}");

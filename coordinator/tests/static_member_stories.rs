@@ -180,3 +180,34 @@ fn an_id_from_the_handshake_cannot_be_used_with_an_instance_id() {
     let token = broker.join_static("g", &id, "one");
     assert_eq!(broker.join_error(token), Some(GroupError::UnknownMemberId));
 }
+
+#[test]
+fn a_group_of_absent_static_members_without_a_rebalance_timeout_is_not_looked_at_without_end() {
+    let mut broker = Broker::default();
+    let token = broker.join_static("g", "", "one");
+    broker.wait(3_000);
+    let id = broker.joined(token).member_id.to_string();
+    // It joins once more, now with no time at all for a rebalance.
+    let request = JoinGroup { rebalance_timeout_ms: 0, ..broker.join_request("g", &id) };
+    let request = JoinGroup { group_instance_id: Some("one".to_owned()), ..request };
+    let mut sync = broker.sync_request("g", &id, 1, &[]);
+    sync.group_instance_id = Some("one".to_owned());
+    broker.send(Command::SyncGroup(sync.clone()));
+    let token = broker.send(Command::JoinGroup(request));
+    assert_eq!(broker.joined(token).generation_id, 2);
+    sync.generation_id = 2;
+    broker.send(Command::SyncGroup(sync));
+    assert_eq!(broker.state("g"), "Stable");
+    let mut newcomer = broker.join_request("g", "");
+    newcomer.rebalance_timeout_ms = 10_000;
+    newcomer.api_version = 3;
+    let token = broker.send(Command::JoinGroup(newcomer));
+    broker.cancel(token);
+    assert_eq!(broker.state("g"), "PreparingRebalance");
+    broker.wait(9_000);
+    assert_eq!(broker.heartbeat_as("g", &id, Some("one"), 2), Err(GroupError::RebalanceInProgress));
+    broker.wait(9_000);
+    assert_eq!(broker.state("g"), "PreparingRebalance", "its session decides");
+    broker.wait(1_000);
+    assert_eq!(broker.state("g"), "Empty");
+}

@@ -47,7 +47,7 @@ impl Group {
     /// Makes sure that the leader is one of those who have joined. False if nobody has.
     pub(crate) fn elect_joined_leader(&mut self) -> bool {
         let joined = |member: &Member| member.awaiting_join.is_some();
-        if self.leader.as_ref().and_then(|leader| self.members.get(leader)).is_some_and(joined) {
+        if self.leader.as_ref().and_then(|leader| self.member(leader)).is_some_and(joined) {
             return true;
         }
         match self.members.values().find(|member| joined(member)) {

@@ -13,9 +13,10 @@ use std::sync::Arc;
 pub use self::state::GroupState;
 pub(crate) use self::timers::{Due, JoinTimer};
 
+use crate::charge;
 use crate::command::Token;
 use crate::error::GroupError;
-use crate::member::{Member, Protocol};
+use crate::member::{Member, Protocol, assignment_charge_bytes};
 use crate::offsets::GroupOffsets;
 
 /// What a group adds to the shared account.
@@ -27,10 +28,21 @@ pub(crate) struct Footprint {
     pub(crate) offsets: usize,
 }
 
-/// What a group is charged with besides its members and offsets: its own size, map and timer entries.
-const GROUP_CHARGE_BYTES: usize = size_of::<Group>() + 192;
-/// What a pending member is charged with besides its id.
-const PENDING_CHARGE_BYTES: usize = 96;
+/// What a group is charged with besides its members and offsets: itself, its entry, its wake-up.
+const GROUP_CHARGE_BYTES: usize = charge::block(size_of::<Group>())
+    + charge::hash_entry(size_of::<(Arc<str>, Box<Group>)>())
+    + charge::tree_entry(size_of::<(i64, Arc<str>)>());
+/// What a group with members is charged with besides: the first nodes of its maps.
+const MEMBERS_CHARGE_BYTES: usize = charge::tree_node(size_of::<(Arc<str>, Box<Member>)>())
+    + charge::tree_node(size_of::<(Arc<str>, usize)>())
+    + charge::tree_node(size_of::<(Arc<str>, Arc<str>)>());
+/// What a group with pending members is charged with besides: the first node of their map.
+const PENDING_MAP_CHARGE_BYTES: usize = charge::tree_node(size_of::<(Arc<str>, i64)>());
+
+/// What a pending member is charged with.
+fn pending_charge_bytes(id: &str) -> usize {
+    charge::tree_entry(size_of::<(Arc<str>, i64)>()) + charge::shared(id.len())
+}
 
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -43,7 +55,8 @@ pub(crate) struct Group {
     protocol_type: Option<Arc<str>>,
     protocol_name: Option<Arc<str>>,
     leader: Option<Arc<str>>,
-    members: BTreeMap<Arc<str>, Member>,
+    /// Boxed, so that the first node of the tree is small.
+    members: BTreeMap<Arc<str>, Box<Member>>,
     /// Instance id to member id.
     static_members: BTreeMap<Arc<str>, Arc<str>>,
     /// Ids that were given out and not joined with yet, with their deadlines.
@@ -107,18 +120,22 @@ impl Group {
 
     /// The least that a group with this id is charged with.
     pub(crate) fn charge_bytes_of(id: &str) -> usize {
-        GROUP_CHARGE_BYTES + id.len()
+        GROUP_CHARGE_BYTES + charge::shared(id.len())
+    }
+
+    /// What the group is charged with besides members and offsets.
+    fn own_charge_bytes(&self) -> usize {
+        let name = |name: &Option<Arc<str>>| name.as_ref().map_or(0, |name| charge::shared(name.len()));
+        Group::charge_bytes_of(&self.id)
+            + name(&self.protocol_type)
+            + name(&self.protocol_name)
+            + if self.members.is_empty() { 0 } else { MEMBERS_CHARGE_BYTES }
+            + if self.pending_members.is_empty() { 0 } else { PENDING_MAP_CHARGE_BYTES }
     }
 
     pub(crate) fn footprint(&self) -> Footprint {
-        let names = self.protocol_type.as_ref().map_or(0, |name| name.len())
-            + self.protocol_name.as_ref().map_or(0, |name| name.len());
         Footprint {
-            bytes: Group::charge_bytes_of(&self.id)
-                + names
-                + self.member_bytes
-                + self.pending_bytes
-                + self.offsets.bytes(),
+            bytes: self.own_charge_bytes() + self.member_bytes + self.pending_bytes + self.offsets.bytes(),
             members: self.members.len(),
             pending_members: self.pending_members.len(),
             offsets: self.offsets.count(),
@@ -127,16 +144,10 @@ impl Group {
 
     /// The footprint counted anew, to test the running count against.
     pub(crate) fn recount(&self) -> Footprint {
-        let names = self.protocol_type.as_ref().map_or(0, |name| name.len())
-            + self.protocol_name.as_ref().map_or(0, |name| name.len());
-        let members: usize = self.members.values().map(Member::charge_bytes).sum();
-        let pending: usize = self.pending_members.keys().map(|id| PENDING_CHARGE_BYTES + id.len()).sum();
+        let members: usize = self.members().map(Member::charge_bytes).sum();
+        let pending: usize = self.pending_members.keys().map(|id| pending_charge_bytes(id)).sum();
         Footprint {
-            bytes: Group::charge_bytes_of(&self.id)
-                + names
-                + members
-                + pending
-                + self.offsets.recount_bytes(),
+            bytes: self.own_charge_bytes() + members + pending + self.offsets.recount_bytes(),
             members: self.members.len(),
             pending_members: self.pending_members.len(),
             offsets: self.offsets.iter().count(),
@@ -254,7 +265,7 @@ impl Group {
     // Members.
 
     pub(crate) fn member(&self, id: &str) -> Option<&Member> {
-        self.members.get(id)
+        self.members.get(id).map(|member| &**member)
     }
 
     pub(crate) fn has_member(&self, id: &str) -> bool {
@@ -262,7 +273,7 @@ impl Group {
     }
 
     pub(crate) fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
-        self.members.values()
+        self.members.values().map(|member| &**member)
     }
 
     pub(crate) fn member_ids(&self) -> Vec<Arc<str>> {
@@ -299,7 +310,7 @@ impl Group {
         if let Some(deadline) = member.session_deadline_ms {
             self.note_deadline(deadline);
         }
-        self.members.insert(Arc::clone(&member.id), member);
+        self.members.insert(Arc::clone(&member.id), Box::new(member));
     }
 
     pub(crate) fn set_protocol_type(&mut self, protocol_type: Option<Arc<str>>) {
@@ -324,7 +335,7 @@ impl Group {
         if let Some(instance) = &removed.instance_id {
             self.static_members.remove(instance);
         }
-        Some(removed)
+        Some(*removed)
     }
 
     /// Puts a member in the place of another: `replace` gets the old one and makes the new one of it. Leadership passes.
@@ -389,7 +400,8 @@ impl Group {
 
     pub(crate) fn set_assignment(&mut self, id: &str, assignment: Arc<[u8]>) {
         if let Some(member) = self.members.get_mut(id) {
-            self.member_bytes = self.member_bytes - member.assignment.len() + assignment.len();
+            self.member_bytes -= assignment_charge_bytes(&member.assignment);
+            self.member_bytes += assignment_charge_bytes(&assignment);
             member.assignment = assignment;
         }
     }
@@ -469,7 +481,7 @@ impl Group {
     }
 
     pub(crate) fn add_pending_member(&mut self, id: Arc<str>, deadline_ms: i64) {
-        let bytes = PENDING_CHARGE_BYTES + id.len();
+        let bytes = pending_charge_bytes(&id);
         if self.pending_members.insert(id, deadline_ms).is_none() {
             self.pending_bytes += bytes;
         }
@@ -479,7 +491,7 @@ impl Group {
     pub(crate) fn remove_pending_member(&mut self, id: &str) -> bool {
         let removed = self.pending_members.remove(id).is_some();
         if removed {
-            self.pending_bytes -= PENDING_CHARGE_BYTES + id.len();
+            self.pending_bytes -= pending_charge_bytes(id);
         }
         removed
     }

@@ -164,6 +164,9 @@ impl AppendQueue {
     pub(crate) fn pop_done(&mut self) -> Option<PendingAppend> {
         self.pending.front().filter(|append| append.result.is_some())?;
         let append = self.pending.pop_front()?;
+        if self.pending.is_empty() {
+            self.pending.shrink_to(16);
+        }
         self.bytes -= append.bytes;
         self.offset_ops -= count_offset_ops(&append.ops);
         Some(append)

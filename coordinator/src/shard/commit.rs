@@ -44,7 +44,7 @@ impl Shard {
                 if let Err(error) = turn.admit_group(&id) {
                     return turn.reply(token, refused(request, &error));
                 }
-                groups.insert(Arc::clone(&id), Group::new(Arc::clone(&id), now_ms));
+                groups.insert(Arc::clone(&id), Box::new(Group::new(Arc::clone(&id), now_ms)));
                 id
             }
             None => {

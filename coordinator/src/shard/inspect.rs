@@ -111,7 +111,7 @@ impl Shard {
     /// The group's offsets for OffsetFetch; empty for an unknown group.
     pub fn offsets(&self, group_id: &str) -> Result<OffsetsView<'_>, GroupError> {
         self.check_serving()?;
-        Ok(OffsetsView { group: self.groups.get(group_id) })
+        Ok(OffsetsView { group: self.groups.get(group_id).map(|group| &**group) })
     }
 
     /// The groups whose state and type pass the filters; an empty filter passes all. Letters' case does not matter.

@@ -57,12 +57,13 @@ struct Joining {
 impl Joining {
     fn of(token: Token, request: JoinGroup) -> Joining {
         let mut names = HashSet::new();
-        let protocols = request
+        let mut protocols: Vec<Protocol> = request
             .protocols
             .into_iter()
             .filter(|(name, _)| names.insert(name.clone()))
             .map(|(name, metadata)| Protocol { name: Arc::from(name), metadata: Arc::from(metadata) })
             .collect();
+        protocols.shrink_to_fit();
         Joining {
             token,
             member_id: request.member_id,
@@ -140,7 +141,7 @@ impl Shard {
             if let Err(error) = turn.admit_group(&group_id) {
                 return turn.reply_join(token, JoinGroupReply::refused("", error));
             }
-            groups.insert(Arc::clone(&group_id), Group::new(Arc::clone(&group_id), now_ms));
+            groups.insert(Arc::clone(&group_id), Box::new(Group::new(Arc::clone(&group_id), now_ms)));
         }
         if let Some(group) = groups.get_mut(&group_id) {
             turn.join(group, Joining::of(token, request));

@@ -19,6 +19,7 @@ mod rebalance;
 mod turn;
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use weir_protocol::messages::group_records::GroupMetadataValue;
@@ -72,7 +73,8 @@ pub struct Shard {
     limits: Arc<Limits>,
     usage: Arc<Usage>,
     phase: Phase,
-    groups: HashMap<Arc<str>, Group>,
+    /// Boxed, so that free places of the table are small.
+    groups: HashMap<Arc<str>, Box<Group>>,
     /// One entry per group with a timer, not after its earliest. Heartbeats only move timers back and touch nothing here.
     wakes: BTreeSet<(i64, Arc<str>)>,
     parked: HashMap<Token, Arc<str>>,
@@ -118,6 +120,9 @@ impl Shard {
     /// A record that cannot be decoded changes nothing; the caller decides whether to go on. [`ReplayError::StateFull`]
     /// means that the shard cannot be served within the limits.
     pub fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<Replayed, ReplayError> {
+        if self.phase != Phase::Loading {
+            return Err(ReplayError::NotLoading);
+        }
         match records::decode(key, value)? {
             Decoded::Other(key_type) => return Ok(Replayed::Ignored { key_type }),
             Decoded::Offset { group, topic, partition, value } => {
@@ -285,7 +290,7 @@ impl Shard {
         let parked: usize = self
             .groups
             .values()
-            .flat_map(Group::members)
+            .flat_map(|group| group.members())
             .map(|member| {
                 usize::from(member.awaiting_join.is_some()) + usize::from(member.awaiting_sync.is_some())
             })
@@ -316,7 +321,7 @@ impl Shard {
         &'a mut self,
         now_ms: i64,
         effects: &'a mut Effects,
-    ) -> (&'a mut HashMap<Arc<str>, Group>, Turn<'a>) {
+    ) -> (&'a mut HashMap<Arc<str>, Box<Group>>, Turn<'a>) {
         let turn = Turn {
             now_ms,
             config: &self.config,
@@ -350,7 +355,9 @@ impl Shard {
         }
         if is_vacant {
             self.groups.remove(group_id);
+            give_back(&mut self.groups);
         }
+        give_back(&mut self.parked);
         self.account(before, now);
     }
 
@@ -384,8 +391,10 @@ impl Shard {
         let group_id = Arc::clone(op.group());
         match op {
             Op::Offset { group, topic, partition, value: Some(value) } => {
-                let group =
-                    self.groups.entry(Arc::clone(&group)).or_insert_with(|| Group::new(group, now_ms));
+                let group = self
+                    .groups
+                    .entry(Arc::clone(&group))
+                    .or_insert_with(|| Box::new(Group::new(group, now_ms)));
                 group.has_records = true;
                 group.offsets.put(&topic, partition, value);
             }
@@ -405,8 +414,10 @@ impl Shard {
     }
 
     fn restore_group(&mut self, group_id: Arc<str>, value: GroupMetadataValue) {
-        let group =
-            self.groups.entry(Arc::clone(&group_id)).or_insert_with(|| Group::new(Arc::clone(&group_id), 0));
+        let group = self
+            .groups
+            .entry(Arc::clone(&group_id))
+            .or_insert_with(|| Box::new(Group::new(Arc::clone(&group_id), 0)));
         let protocol_name: Option<Arc<str>> = value.protocol.map(Arc::from);
         let state_since_ms = (value.current_state_timestamp != -1).then_some(value.current_state_timestamp);
         group.restore(
@@ -508,6 +519,13 @@ impl Drop for Shard {
         self.queue.drain().for_each(drop);
         self.account_queue();
         self.drop_groups();
+    }
+}
+
+/// A table that has become nearly empty is made smaller; charges count on tables of a fitting size.
+fn give_back<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.capacity() > 64 && table.len() < table.capacity() / 4 {
+        table.shrink_to(table.len() * 2);
     }
 }
 

@@ -9,6 +9,9 @@ use crate::records;
 use crate::shard::append::Then;
 use crate::shard::turn::Turn;
 
+/// Shortest pause between two looks at a group in which nobody has joined.
+const MIN_PAUSE_MS: i32 = 1_000;
+
 impl Turn<'_> {
     pub(crate) fn rebalance_or_complete_join(&mut self, group: &mut Group, reason: &str) -> Option<AppendId> {
         if group.can_rebalance() {
@@ -82,8 +85,10 @@ impl Turn<'_> {
             self.expired(group, &id, Missed::Rejoin);
         }
         if group.member_count() > 0 && !group.elect_joined_leader() {
-            // Only static members that have not rejoined are left: their sessions decide.
-            self.start_join_timer(group);
+            // Only static members that have not rejoined are left: their sessions decide. The pause keeps a group that
+            // asked for no rebalance time-out at all from being looked at without end.
+            let deadline_ms = self.after(group.rebalance_timeout_ms().max(MIN_PAUSE_MS));
+            group.set_join_timer(JoinTimer { deadline_ms, initial: None });
             return None;
         }
         group.init_next_generation(self.now_ms);
