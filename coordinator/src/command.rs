@@ -3,6 +3,7 @@
 //! The types say what Kafka's requests say, without versions where a version only changes the framing. Byte strings and
 //! names are shared (`Arc`), so that an answer to the leader of a large group copies no metadata.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{AppendError, GroupError, Unavailable};
@@ -408,4 +409,45 @@ pub enum Missed {
     Rejoin,
     /// It did not send SyncGroup within the rebalance time-out.
     Sync,
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Missed::Heartbeat => "no heartbeat within its session time-out",
+            Missed::JoinWithItsId => "no join with the id it was given",
+            Missed::Rejoin => "no rejoin within the rebalance time-out",
+            Missed::Sync => "no sync within the rebalance time-out",
+        })
+    }
+}
+
+/// One line for the log, without a full stop.
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::PreparingRebalance { group_id, generation_id, reason } => {
+                write!(f, "group {group_id} rebalances after generation {generation_id}: {reason}")
+            }
+            Notice::GenerationFormed { group_id, generation_id, members } => {
+                write!(f, "group {group_id} forms generation {generation_id} of {members} members")
+            }
+            Notice::Stable { group_id, generation_id } => {
+                write!(f, "group {group_id} is stable in generation {generation_id}")
+            }
+            Notice::Empty { group_id, generation_id } => {
+                write!(f, "group {group_id} is empty in generation {generation_id}")
+            }
+            Notice::MemberExpired { group_id, member_id, missed } => {
+                write!(f, "group {group_id} drops member {member_id}: {missed}")
+            }
+            Notice::Expired { offsets, groups } => {
+                write!(f, "retention ends for {offsets} offsets and {groups} groups")
+            }
+            Notice::LimitReached { group_id, limit } => {
+                write!(f, "a request of group {group_id} is refused: {limit}")
+            }
+            Notice::AppendFailed { id, error } => write!(f, "append {} failed: {error}", id.0),
+        }
+    }
 }

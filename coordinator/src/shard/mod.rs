@@ -8,6 +8,13 @@
 //! The life of a shard: [`Shard::new`], [`Shard::replay`] of every record of the partition, [`Shard::loaded`]; then
 //! [`Shard::handle`] for requests, [`Shard::append_done`] for each append it asked for, [`Shard::tick`] at
 //! [`Shard::next_deadline_ms`], [`Shard::cancel`] for connections that vanish; at last [`Shard::unload`].
+//!
+//! Whoever holds the shard's lock takes the effects of a call to the log before the lock is let go, or queues them in that
+//! order: the order of appends in the log must be the order in which the shard issued them. Their results may come later
+//! and in any order.
+//!
+//! Not here yet: offsets committed in a transaction, which stay pending until their marker, and the groups of KIP-848.
+//! Their records are told apart ([`Replayed::Ignored`], and what [`Shard::replay`] says of transactional batches).
 
 mod append;
 mod commit;
