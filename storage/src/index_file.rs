@@ -119,6 +119,13 @@ impl<const N: usize> IndexFile<N> {
         self.read_slot(place, &*self.handle(place, Access::Read)?, slot).map(Some)
     }
 
+    /// True when the file is longer than its entries: zeros, or a part of an entry, follow.
+    pub(crate) fn has_rest(&self, place: Place<'_>) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        self.load(place, &mut state)?;
+        Ok(state.needs_trim)
+    }
+
     /// The number of entries. [`io::ErrorKind::NotFound`] when the file is missing.
     pub(crate) fn entries(&self, place: Place<'_>) -> io::Result<u32> {
         let mut state = self.state.lock();

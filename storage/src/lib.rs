@@ -15,6 +15,7 @@ mod config;
 mod control;
 pub mod disk;
 mod error;
+pub mod faults;
 mod file_handles;
 pub mod fuzz;
 mod index_file;

@@ -364,20 +364,21 @@ impl Log {
         }
     }
 
-    /// What the age of a segment is measured from: its largest timestamp, or when its file was last written.
+    /// What the age of a segment is measured from: its largest timestamp, or when its file was last written. A segment
+    /// whose time index cannot be read is not old.
     fn age_reference_ms(&self, segment: &Segment) -> i64 {
-        match self.max_timestamp_of_quietly(segment) {
-            timestamp if timestamp >= 0 => timestamp,
-            _ => {
+        // The active segment's timestamp is known, so that its index, which the writer's lock guards, is not rebuilt.
+        match self.max_timestamp_of(segment) {
+            Ok((timestamp, _)) if timestamp >= 0 => timestamp,
+            Ok(_) => {
                 let path = self.place(segment.base_offset).path(LOG_SUFFIX);
                 self.shared.handles.disk().modified_ms(&path).unwrap_or(i64::MAX)
             }
+            Err(error) => {
+                tracing::warn!(partition = %self.topic_partition, %error, "the age of a segment is not known");
+                i64::MAX
+            }
         }
-    }
-
-    /// As [`Log::max_timestamp_of`], for callers that hold the writer's lock (and so must not rebuild an index).
-    fn max_timestamp_of_quietly(&self, segment: &Segment) -> i64 {
-        segment.max_timestamp(self.place(segment.base_offset)).map_or(-1, |largest| largest.timestamp)
     }
 
     /// Removes the files of a segment that is no longer in the list; the `.log` file goes first, so that what a crash

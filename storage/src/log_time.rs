@@ -16,7 +16,7 @@ use crate::file_handles::Access;
 use crate::log::Log;
 use crate::log_read::FileRange;
 use crate::scan::{LOOKUP_WINDOW_BYTES, ScanError, Scanner, StoredBatch};
-use crate::segment::{Find, FindError, LOG_SUFFIX, Segment};
+use crate::segment::{LOG_SUFFIX, Segment};
 
 /// One whole batch in a segment file.
 #[derive(Debug, Clone)]
@@ -157,8 +157,9 @@ impl Log {
     /// The largest timestamp of a segment and the last offset of the batch that has it; (-1, -1) without any. A
     /// missing time index is rebuilt.
     pub(crate) fn max_timestamp_of(&self, segment: &Segment) -> Result<(i64, i64), StorageError> {
+        let mut window = [0; LOOKUP_WINDOW_BYTES];
         let largest = self.with_index(segment, segment.base_offset, segment.size_bytes(), || {
-            Ok(segment.max_timestamp(self.place(segment.base_offset))?)
+            segment.max_timestamp(self.place(segment.base_offset), self.is_contiguous(), &mut window)
         })?;
         Ok((largest.timestamp, largest.offset))
     }
@@ -177,17 +178,7 @@ impl Log {
         self.with_index(segment, segment.base_offset, end, || {
             let hint = segment.time_index.lookup_below(place, timestamp)?;
             if let Some(hint) = hint {
-                let astray = |what: &str| {
-                    FindError::BadIndex(format!(
-                        "its time index claims timestamp {} for offset {}, {what}",
-                        hint.timestamp, hint.offset
-                    ))
-                };
-                let found = segment.find(place, hint.offset, end, self.is_contiguous(), &mut window)?;
-                let Find::Found(batch) = found else { return Err(astray("which is not there")) };
-                if batch.header.last_offset() != hint.offset || batch.header.max_timestamp != hint.timestamp {
-                    return Err(astray("which has another one"));
-                }
+                let batch = segment.check_time_entry(place, hint, end, self.is_contiguous(), &mut window)?;
                 if hint.offset >= log_start {
                     return Ok(batch.position);
                 }

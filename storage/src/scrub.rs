@@ -14,7 +14,7 @@ use crate::log::{Damage, Log, count};
 use crate::log_manager::LogManager;
 use crate::offset_index::OffsetPosition;
 use crate::scan::{SCAN_WINDOW_BYTES, ScanError, Scanner, StoredBatch};
-use crate::segment::Segment;
+use crate::segment::{LONGEST_WALK_BYTES, Segment};
 use crate::topic_partition::TopicPartition;
 use crate::transaction_index;
 
@@ -42,6 +42,8 @@ struct Cursor {
     position: u64,
     expected: i64,
     next_slot: u32,
+    last_entry: u64,
+    largest_timestamp: i64,
     index_is_bad: bool,
     saw_marker: bool,
 }
@@ -147,6 +149,7 @@ impl Scrubber {
             log: self.cursor.log.take(),
             base_offset: segment.base_offset,
             expected: segment.base_offset,
+            largest_timestamp: -1,
             ..Cursor::default()
         };
     }
@@ -224,6 +227,7 @@ impl Scrubber {
                     reason,
                 });
             }
+            self.cursor.largest_timestamp = self.cursor.largest_timestamp.max(header.max_timestamp);
             self.cursor.saw_marker |= header.is_control() && header.has_producer_id();
             self.cursor.expected = header.next_offset();
             self.cursor.position = batch.end();
@@ -246,9 +250,14 @@ impl Scrubber {
             report.gaps += 1;
             let _noted = log.gap(segment, self.cursor.expected, next_base);
         }
-        let left_over =
-            segment.offset_index.0.entries(place).map_or(true, |entries| entries > self.cursor.next_slot);
-        if (self.cursor.index_is_bad || left_over) && log.rebuild_sealed_index(segment)? {
+        let index = &segment.offset_index.0;
+        let left_over = index.entries(place).map_or(true, |entries| entries > self.cursor.next_slot)
+            || index.has_rest(place).unwrap_or(true)
+            || segment.time_index.0.has_rest(place).unwrap_or(true);
+        let last_timestamp =
+            segment.time_index.last(place).map(|last| last.map_or(-1, |last| last.timestamp));
+        let time_is_bad = last_timestamp.map_or(true, |last| last != self.cursor.largest_timestamp);
+        if (self.cursor.index_is_bad || left_over || time_is_bad) && log.rebuild_sealed_index(segment)? {
             report.rebuilt += 1;
         }
         let stored = transaction_index::read(place);
@@ -267,6 +276,10 @@ impl Scrubber {
 
 /// Compares the next index entry with a batch that was just read.
 fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor: &mut Cursor) {
+    if batch.position - cursor.last_entry > LONGEST_WALK_BYTES {
+        // Entries that should be here are missing: no lookup fails, but each one walks too far.
+        cursor.index_is_bad = true;
+    }
     match segment.offset_index.0.entry(place, cursor.next_slot) {
         Ok(None) => {}
         Ok(Some(bytes)) => {
@@ -274,6 +287,7 @@ fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor:
             let position = u64::from(entry.position);
             if position == batch.position && entry.offset == batch.header.last_offset() {
                 cursor.next_slot += 1;
+                cursor.last_entry = position;
             } else if position <= batch.position {
                 cursor.index_is_bad = true;
             }

@@ -21,7 +21,7 @@ use crate::time_index::{TimeIndex, TimestampOffset};
 pub const LOG_SUFFIX: &str = ".log";
 
 /// A walk from an index entry that is longer than this did not meet the entries that should be there.
-const LONGEST_WALK_BYTES: u64 = 1 << 20;
+pub(crate) const LONGEST_WALK_BYTES: u64 = 1 << 20;
 
 /// The result of looking for an offset in a segment.
 #[derive(Debug)]
@@ -327,14 +327,52 @@ impl Segment {
         *self.max_timestamp.lock() = Some(largest);
     }
 
-    /// The largest timestamp of a sealed segment: what its time index ends with.
-    pub(crate) fn max_timestamp(&self, place: Place<'_>) -> io::Result<TimestampOffset> {
+    /// The largest timestamp of a sealed segment: what its time index ends with, checked against the batch that it
+    /// names and against the batches at the end of the segment.
+    pub(crate) fn max_timestamp(
+        &self,
+        place: Place<'_>,
+        contiguous: bool,
+        window: &mut [u8],
+    ) -> Result<TimestampOffset, FindError> {
         if let Some(known) = self.known_max_timestamp() {
             return Ok(known);
         }
+        let size = self.size_bytes();
         let last = self.time_index.last(place)?.unwrap_or(TimestampOffset { timestamp: -1, offset: -1 });
+        if last.timestamp >= 0 {
+            self.check_time_entry(place, last, size, contiguous, window)?;
+        }
+        let end = self.find_end(place, size, contiguous, window)?;
+        if end.largest.timestamp > last.timestamp {
+            return Err(FindError::BadIndex(format!(
+                "its time index ends with timestamp {}, offset {} has {}",
+                last.timestamp, end.largest.offset, end.largest.timestamp
+            )));
+        }
         *self.max_timestamp.lock() = Some(last);
         Ok(last)
+    }
+
+    /// The batch that an entry of the time index names must have its timestamp.
+    pub(crate) fn check_time_entry(
+        &self,
+        place: Place<'_>,
+        entry: TimestampOffset,
+        end: u64,
+        contiguous: bool,
+        window: &mut [u8],
+    ) -> Result<StoredBatch, FindError> {
+        if let Find::Found(batch) = self.find(place, entry.offset, end, contiguous, window)?
+            && batch.header.base_offset <= entry.offset
+            && batch.header.max_timestamp == entry.timestamp
+        {
+            return Ok(batch);
+        }
+        Err(FindError::BadIndex(format!(
+            "its time index claims timestamp {} for offset {}, which has another one",
+            entry.timestamp, entry.offset
+        )))
     }
 
     /// Writes what belongs to the end of a segment: the last entry of the time index, the rest of both indexes.

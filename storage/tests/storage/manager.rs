@@ -1,0 +1,310 @@
+//! All logs of several directories: start, stop, checkpoints, deletion, retention, and what it costs to hold many.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::{Batch, NOW, read_all};
+use weir_protocol::wire::Uuid;
+use weir_storage::disk::Disk;
+use weir_storage::{
+    Claim, LogConfig, LogManager, LogManagerConfig, StartSummary, StorageError, TopicPartition,
+};
+
+const TOPIC_ID: Uuid = Uuid([9; 16]);
+
+fn config() -> LogManagerConfig {
+    LogManagerConfig { max_open_files: 64, recovery_threads: 2, ..LogManagerConfig::default() }
+}
+
+fn paths(root: &Path, count: usize) -> Vec<PathBuf> {
+    (0..count).map(|n| root.join(format!("d{n}"))).collect()
+}
+
+fn name(topic: &str, partition: i32) -> TopicPartition {
+    TopicPartition::new(topic, partition)
+}
+
+fn open_with(
+    root: &Path,
+    dirs: usize,
+    claim: impl Fn(&TopicPartition) -> Claim + Sync,
+) -> (LogManager, StartSummary) {
+    let manager = LogManager::lock(&Disk::new(), &paths(root, dirs), &config()).unwrap();
+    let summary = manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    (manager, summary)
+}
+
+fn open(root: &Path, dirs: usize) -> LogManager {
+    let claim =
+        |_: &TopicPartition| Claim::Open { config: Arc::new(LogConfig::default()), topic_id: Some(TOPIC_ID) };
+    let (manager, summary) = open_with(root, dirs, claim);
+    assert!(summary.failed.is_empty() && summary.strays.is_empty(), "{summary:?}");
+    manager
+}
+
+fn create(manager: &LogManager, name: &TopicPartition) -> Arc<weir_storage::Log> {
+    manager.get_or_create(name, Some(TOPIC_ID), Arc::new(LogConfig::default()), NOW).unwrap()
+}
+
+#[test]
+fn logs_are_spread_over_the_directories_and_found_again_after_both_kinds_of_stop() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 3);
+    for partition in 0..30 {
+        let log = create(&manager, &name("t", partition));
+        for _ in 0..=partition {
+            Batch::new(2, 20, NOW).append(&log).unwrap();
+        }
+    }
+    for dir in manager.dirs() {
+        let held = manager.logs().iter().filter(|log| Arc::ptr_eq(log.log_dir(), dir)).count();
+        assert_eq!(held, 10);
+    }
+    drop(manager);
+    for clean in [false, true, true] {
+        let manager = open(root.path(), 3);
+        assert_eq!(manager.dirs()[0].had_clean_shutdown(), clean, "the stop before");
+        for partition in 0..30 {
+            let log = manager.get(&name("t", partition)).unwrap();
+            assert_eq!(log.log_end_offset().get(), i64::from(partition + 1) * 2);
+        }
+        let recovered = manager.counters().logs_recovered.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(recovered, if clean { 0 } else { 30 });
+        manager.close(77, NOW).unwrap();
+    }
+    let marker = std::fs::read_to_string(root.path().join("d0/.kafka_cleanshutdown")).unwrap();
+    assert_eq!(marker, "{\"version\":0,\"brokerEpoch\":77}");
+    let points = std::fs::read_to_string(root.path().join("d1/recovery-point-offset-checkpoint")).unwrap();
+    assert!(points.starts_with("0\n10\nt "), "{points}");
+    for file in ["replication-offset-checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint"]
+    {
+        assert!(root.path().join("d2").join(file).exists() || file.starts_with("log-start"), "{file}");
+    }
+}
+
+#[test]
+fn a_second_manager_is_refused_before_it_touches_anything() {
+    let root = tempfile::tempdir().unwrap();
+    let first = open(root.path(), 2);
+    create(&first, &name("t", 0));
+    let listing = |dir: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(root.path().join(dir)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = (listing("d0"), listing("d1"));
+    // Its own first directory is free: even so nothing is left locked or changed when the second is taken.
+    let mixed = [root.path().join("other"), root.path().join("d1")];
+    std::fs::create_dir(&mixed[0]).unwrap();
+    std::fs::write(mixed[0].join(".kafka_cleanshutdown"), b"").unwrap();
+    let error = LogManager::lock(&Disk::new(), &mixed, &config()).unwrap_err();
+    assert!(matches!(&error, StorageError::DirLocked { path } if path.ends_with("d1")), "{error}");
+    assert!(mixed[0].join(".kafka_cleanshutdown").exists(), "a marker was taken before all locks were held");
+    assert_eq!((listing("d0"), listing("d1")), before);
+    LogManager::lock(&Disk::new(), &mixed[..1], &config()).unwrap();
+}
+
+#[test]
+fn garbled_checkpoints_are_rebuilt_and_lose_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    for _ in 0..10 {
+        Batch::new(1, 20, NOW).append(&log).unwrap();
+    }
+    let bytes = read_all(&log, 0).unwrap();
+    manager.checkpoint().unwrap();
+    drop(log);
+    drop(manager);
+    for garbage in [&b"\0\0\0\0"[..], b"0\n99\nt 0 5\n", b"", b"0\n1\nt zero 5\n"] {
+        for file in [
+            "recovery-point-offset-checkpoint",
+            "replication-offset-checkpoint",
+            "cleaner-offset-checkpoint",
+            "log-start-offset-checkpoint",
+        ] {
+            std::fs::write(root.path().join("d0").join(file), garbage).unwrap();
+        }
+        let manager = open(root.path(), 1);
+        assert!(manager.dirs()[0].is_online());
+        assert_eq!(read_all(&manager.get(&name("t", 0)).unwrap(), 0).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_deleted_partition_is_gone_at_once_and_its_files_after_the_delay_or_the_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for partition in 0..4 {
+        Batch::new(1, 10, NOW).append(&create(&manager, &name("t", partition))).unwrap();
+    }
+    let held = manager.get(&name("t", 0)).unwrap();
+    manager.delete(&name("t", 0), NOW).unwrap();
+    manager.delete(&name("t", 1), NOW).unwrap();
+    assert!(matches!(manager.delete(&name("t", 1), NOW), Err(StorageError::UnknownLog { .. })));
+    assert!(manager.get(&name("t", 0)).is_none());
+    assert!(matches!(Batch::new(1, 10, NOW).append(&held), Err(StorageError::Closed { .. })));
+    // Made anew at once, it begins empty.
+    assert_eq!(create(&manager, &name("t", 0)).log_end_offset().get(), 0);
+    let count = |suffix: &str| {
+        std::fs::read_dir(root.path().join("d0"))
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(suffix))
+            .count()
+    };
+    assert_eq!((manager.run_deletes(NOW + 59_999), count("-delete")), (2, 2));
+    assert_eq!((manager.run_deletes(NOW + 60_000), count("-delete")), (0, 0));
+    manager.delete(&name("t", 2), NOW).unwrap();
+    drop(held);
+    drop(manager);
+    // A crash: the removal goes on at once after the start.
+    let (manager, summary) =
+        open_with(root.path(), 1, |partition: &TopicPartition| match partition.partition() {
+            3 => Claim::Delete,
+            _ => Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) },
+        });
+    assert_eq!(summary.deleting, 2);
+    assert_eq!((manager.run_deletes(NOW), count("-delete"), manager.log_count()), (0, 0, 1));
+}
+
+#[test]
+fn directories_of_other_topics_are_set_aside_and_damaged_partition_metadata_is_written_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for partition in 0..5 {
+        Batch::new(1, 10, NOW).append(&create(&manager, &name("t", partition))).unwrap();
+    }
+    manager.close(1, NOW).unwrap();
+    drop(manager);
+    let metadata = |partition: i32| root.path().join(format!("d0/t-{partition}/partition.metadata"));
+    std::fs::remove_file(metadata(0)).unwrap();
+    std::fs::write(metadata(1), b"").unwrap();
+    std::fs::write(metadata(2), format!("version: 0\ntopic_id: {}", Uuid([1; 16]))).unwrap();
+    let (manager, summary) =
+        open_with(root.path(), 1, |partition: &TopicPartition| match partition.partition() {
+            3 => Claim::Stray,
+            4 => Claim::Ignore,
+            _ => Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) },
+        });
+    assert_eq!(summary.strays.len(), 2);
+    assert!(summary.strays.iter().all(|path| path.to_str().unwrap().ends_with("-stray") && path.exists()));
+    assert_eq!(manager.log_count(), 2);
+    for partition in 0..2 {
+        assert_eq!(manager.get(&name("t", partition)).unwrap().log_end_offset().get(), 1);
+        let text = std::fs::read_to_string(metadata(partition)).unwrap();
+        assert_eq!(text, format!("version: 0\ntopic_id: {TOPIC_ID}"));
+    }
+}
+
+#[test]
+fn retention_by_time_and_size_keeps_what_it_must() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let with = |retention_ms, retention_bytes, delete| {
+        Arc::new(LogConfig {
+            segment_bytes: 1000,
+            retention_ms,
+            retention_bytes,
+            delete,
+            ..LogConfig::default()
+        })
+    };
+    let fill = |topic: &str, config: Arc<LogConfig>| {
+        let log = manager.get_or_create(&name(topic, 0), Some(TOPIC_ID), config, NOW).unwrap();
+        for n in 0..20 {
+            Batch::new(1, 400, NOW + n * 1000).append(&log).unwrap();
+        }
+        assert_eq!(log.segment_count(), 10);
+        log
+    };
+    let by_time = fill("by-time", with(5000, -1, true));
+    let by_size = fill("by-size", with(-1, 3000, true));
+    let forever = fill("forever", with(-1, -1, true));
+    let compact = fill("compact", with(0, 0, false));
+    let all = fill("all", with(0, -1, true));
+    let retained = manager.apply_retention(NOW + 15_500);
+    // Segments whose newest record is older than NOW + 10,500: records 0 to 9.
+    assert_eq!((by_time.log_start_offset().get(), by_time.segment_count()), (10, 5));
+    assert!(by_size.size_bytes() >= 3000 && by_size.size_bytes() < 4000, "{}", by_size.size_bytes());
+    assert_eq!((forever.segment_count(), compact.segment_count()), (10, 10));
+    assert_eq!(all.log_start_offset().get(), 16, "later records are in the future");
+    assert!(retained.deleted_segments > 10);
+    manager.apply_retention(NOW + 1_000_000);
+    assert_eq!((all.log_start_offset().get(), all.log_end_offset().get(), all.size_bytes()), (20, 20, 0));
+    assert_eq!(Batch::new(1, 10, NOW).append(&all).unwrap().first_offset, 20);
+    drop((manager, by_time, by_size, forever, compact, all));
+    let (manager, _) = open_with(root.path(), 1, |_: &TopicPartition| Claim::Open {
+        config: Arc::default(),
+        topic_id: Some(TOPIC_ID),
+    });
+    let all = manager.get(&name("all", 0)).unwrap();
+    assert_eq!((all.log_start_offset().get(), all.log_end_offset().get()), (20, 21));
+}
+
+#[test]
+fn checkpoints_are_written_only_when_something_changed() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    manager.checkpoint().unwrap();
+    let path = root.path().join("d0/replication-offset-checkpoint");
+    assert_eq!(std::fs::read(&path).unwrap(), b"0\n1\nt 0 1\n");
+    std::fs::remove_file(&path).unwrap();
+    manager.checkpoint().unwrap();
+    assert!(!path.exists());
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    manager.checkpoint().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"0\n1\nt 0 2\n");
+    assert_eq!(manager.flush_due(NOW), 0);
+    log.roll(NOW).unwrap();
+    assert_eq!(manager.flush_due(NOW), 1);
+    assert_eq!(log.recovery_point().get(), 2);
+    manager.tick(NOW);
+}
+
+#[test]
+fn a_stop_with_a_broken_disk_leaves_no_marker() {
+    use weir_storage::disk::Op;
+    use weir_storage::faults::{EIO, Faults};
+    let root = tempfile::tempdir().unwrap();
+    let faults = Faults::new();
+    let disk = Disk::with_hook(Arc::new(faults.clone()));
+    for (ops, suffix) in [
+        (vec![Op::Sync], ".log"),
+        (vec![Op::Write], ".timeindex"),
+        (vec![Op::Write], ".snapshot.tmp"),
+        (vec![Op::Sync], "recovery-point-offset-checkpoint.tmp"),
+        (vec![Op::SyncDir], "d0"),
+    ] {
+        let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
+        let claim = |_: &TopicPartition| Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) };
+        manager.load(&claim, NOW, &|_, _| {}).unwrap();
+        Batch::new(1, 10, NOW + 5).append(&create(&manager, &name("t", 0))).unwrap();
+        faults.fail(&ops, suffix, EIO, 0);
+        assert!(manager.close(1, NOW).is_err(), "{suffix}");
+        faults.lift();
+        assert!(!root.path().join("d0/.kafka_cleanshutdown").exists(), "{suffix}");
+    }
+}
+
+#[test]
+fn a_thousand_idle_partitions_hold_few_files_and_little_memory() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for partition in 0..1000 {
+        Batch::new(1, 10, NOW).append(&create(&manager, &name("t", partition))).unwrap();
+    }
+    manager.close(1, NOW).unwrap();
+    drop(manager);
+    let manager = open(root.path(), 1);
+    assert!(manager.shared().handles.open_count() <= 64 + 2);
+    let each = manager.memory_bytes() / 1000;
+    println!("{each} bytes per idle partition");
+    assert!(each <= 1536, "{each}");
+    for log in manager.logs() {
+        assert!(read_all(&log, 0).is_ok());
+        assert!(manager.shared().handles.open_count() <= 64 + 2);
+    }
+}
