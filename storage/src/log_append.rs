@@ -281,6 +281,12 @@ impl Log {
         if writer.closed {
             return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() });
         }
+        if let Some(reason) = self.log_dir.offline_reason() {
+            return Err(StorageError::ReadOnly {
+                topic_partition: self.topic_partition.clone(),
+                reason: reason.into(),
+            });
+        }
         let Some(read_only) = &mut writer.read_only else { return Ok(()) };
         let waited = now_ms.saturating_sub(read_only.last_probe_ms);
         if (0..self.shared.probe_interval_ms).contains(&waited) {

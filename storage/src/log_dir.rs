@@ -170,6 +170,7 @@ pub struct LogDir {
     had_clean_shutdown: bool,
     previous_broker_epoch: Option<i64>,
     offline: AtomicBool,
+    vanished: AtomicBool,
     offline_reason: RwLock<String>,
     starts: Mutex<LogStarts>,
     starts_file: Mutex<u64>,
@@ -246,6 +247,7 @@ impl LogDir {
             had_clean_shutdown: false,
             previous_broker_epoch: None,
             offline: AtomicBool::new(false),
+            vanished: AtomicBool::new(false),
             offline_reason: RwLock::default(),
             starts: Mutex::default(),
             starts_file: Mutex::new(0),
@@ -297,6 +299,23 @@ impl LogDir {
         tracing::error!(dir = %self.path.display(), reason, "log directory is offline");
         *self.offline_reason.write() = reason;
         self.offline.store(true, Ordering::Release);
+    }
+
+    /// Goes offline when the directory has vanished (unmounted, removed, replaced): what is written to files that are
+    /// still open would be lost. Comes back when the very same directory is there again.
+    pub(crate) fn look_for_it(&self) {
+        let Some(expected) = self.lock.lock().as_ref().and_then(|(file, _)| file.metadata().ok()) else {
+            return;
+        };
+        let there = std::fs::metadata(self.path.join(LOCK_FILE))
+            .is_ok_and(|found| (found.dev(), found.ino()) == (expected.dev(), expected.ino()));
+        if !there && self.is_online() {
+            self.vanished.store(true, Ordering::Release);
+            self.mark_offline("the directory has vanished");
+        } else if there && self.vanished.swap(false, Ordering::AcqRel) {
+            tracing::info!(dir = %self.path.display(), "log directory is there again");
+            self.offline.store(false, Ordering::Release);
+        }
     }
 
     /// The content of `meta.properties`, `None` when the file is not there.

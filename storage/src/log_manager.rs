@@ -5,7 +5,7 @@
 //! periodic calls take the time as an argument and run on the caller's threads; none of them depends on how long the
 //! process has been up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +115,8 @@ struct PendingDelete {
 struct LastCheckpoints {
     recovery_points: u64,
     high_watermarks: u64,
+    /// Partitions that were deleted since, of which they may still speak.
+    deleted: HashSet<TopicPartition>,
 }
 
 /// All logs of all directories.
@@ -228,6 +230,10 @@ impl LogManager {
                 tracing::error!(partition = %options.topic_partition, %error, "cannot open the log");
                 summary.failed.push((options.topic_partition, error));
             }
+        }
+        // What the checkpoints say of partitions that are gone must not meet a new one of the same name.
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(%error, "cannot write the checkpoints after the start");
         }
         Ok(summary)
     }
@@ -347,8 +353,22 @@ impl LogManager {
             }
             other => other?,
         };
+        self.forget_predecessor(log.log_dir(), name)?;
         self.logs.write().insert(name.clone(), Arc::clone(&log));
         Ok(log)
+    }
+
+    /// A partition of the same name may have been deleted a moment ago. What the checkpoints say of it must be gone
+    /// before the new one holds a record: a start would cut the new log by the offsets of the old one.
+    fn forget_predecessor(&self, dir: &Arc<LogDir>, name: &TopicPartition) -> Result<(), StorageError> {
+        dir.checkpoint_log_starts()?;
+        for (other, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            let mut last = last.lock();
+            if Arc::ptr_eq(other, dir) && last.deleted.contains(name) {
+                self.checkpoint_dir(dir, &mut last)?;
+            }
+        }
+        Ok(())
     }
 
     fn emptiest_dir(&self) -> Result<Arc<LogDir>, StorageError> {
@@ -388,6 +408,11 @@ impl LogManager {
         let due_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
         self.rename_and_queue_delete(log.log_dir(), log.dir(), name, due_ms)?;
         self.logs.write().remove(name);
+        for (dir, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            if Arc::ptr_eq(dir, log.log_dir()) {
+                last.lock().deleted.insert(name.clone());
+            }
+        }
         Ok(())
     }
 
@@ -400,8 +425,8 @@ impl LogManager {
     ) -> Result<(), StorageError> {
         let target = dir.path().join(name.delete_dir_name(&unique()));
         dir.disk().rename(path, &target).context("rename", path)?;
-        dir.set_log_start(name, None);
         self.deletes.lock().push(PendingDelete { path: target, due_ms });
+        dir.set_log_start(name, None);
         Ok(())
     }
 
@@ -464,9 +489,12 @@ impl LogManager {
         flushed
     }
 
-    /// Forgets silent producers, tries read-only logs again, takes memory back from idle logs. Cheap enough for each
-    /// second.
+    /// Looks whether the directories are still there, forgets silent producers, tries read-only logs again, takes
+    /// memory back from idle logs. Cheap enough for each second.
     pub fn tick(&self, now_ms: i64) {
+        for dir in &self.dirs {
+            dir.look_for_it();
+        }
         for log in self.logs() {
             log.expire_producers(now_ms);
             log.shrink_if_idle(now_ms, IDLE_MS);
@@ -510,6 +538,7 @@ impl LogManager {
                 *seen = digest;
             }
         }
+        last.deleted.clear();
         Ok(())
     }
 

@@ -43,9 +43,13 @@ struct Cursor {
     expected: i64,
     next_slot: u32,
     last_entry: u64,
+    /// An entry named this offset and a batch before the one that ends with it.
+    pending_offset: Option<i64>,
     largest_timestamp: i64,
     index_is_bad: bool,
     saw_marker: bool,
+    /// A part of the segment was stepped over: what its indexes should say is not known.
+    stepped_over: bool,
 }
 
 /// Reads logs for damage. One per process is enough. Holds a window of 64 KiB.
@@ -195,9 +199,11 @@ impl Scrubber {
                         reason,
                     });
                     let Some(batch) = resume else {
+                        self.cursor.stepped_over = true;
                         self.cursor.position = size;
                         return Ok(true);
                     };
+                    self.cursor.stepped_over = true;
                     report.bytes += batch.position - position;
                     self.cursor.position = batch.position;
                     self.cursor.expected = batch.header.base_offset;
@@ -251,13 +257,17 @@ impl Scrubber {
             let _noted = log.gap(segment, self.cursor.expected, next_base);
         }
         let index = &segment.offset_index.0;
-        let left_over = index.entries(place).map_or(true, |entries| entries > self.cursor.next_slot)
+        let left_over = self.cursor.pending_offset.is_some()
+            || index.entries(place).map_or(true, |entries| entries > self.cursor.next_slot)
             || index.has_rest(place).unwrap_or(true)
             || segment.time_index.0.has_rest(place).unwrap_or(true);
         let last_timestamp =
             segment.time_index.last(place).map(|last| last.map_or(-1, |last| last.timestamp));
         let time_is_bad = last_timestamp.map_or(true, |last| last != self.cursor.largest_timestamp);
-        if (self.cursor.index_is_bad || left_over || time_is_bad) && log.rebuild_sealed_index(segment)? {
+        if !self.cursor.stepped_over
+            && (self.cursor.index_is_bad || left_over || time_is_bad)
+            && log.rebuild_sealed_index(segment)?
+        {
             report.rebuilt += 1;
         }
         let stored = transaction_index::read(place);
@@ -280,12 +290,19 @@ fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor:
         // Entries that should be here are missing: no lookup fails, but each one walks too far.
         cursor.index_is_bad = true;
     }
+    let last = batch.header.last_offset();
+    match cursor.pending_offset {
+        Some(pending) if last == pending => cursor.pending_offset = None,
+        Some(pending) if last > pending => cursor.index_is_bad = true,
+        _ => {}
+    }
     match segment.offset_index.0.entry(place, cursor.next_slot) {
         Ok(None) => {}
         Ok(Some(bytes)) => {
             let entry = OffsetPosition::decode(&bytes, segment.base_offset);
             let position = u64::from(entry.position);
-            if position == batch.position && entry.offset == batch.header.last_offset() {
+            if position == batch.position && entry.offset >= last && cursor.pending_offset.is_none() {
+                cursor.pending_offset = Some(entry.offset).filter(|offset| *offset > last);
                 cursor.next_slot += 1;
                 cursor.last_entry = position;
             } else if position <= batch.position {
@@ -316,7 +333,7 @@ fn resume_behind(
         let start = u64::from(entry.position);
         let mut scanner = Scanner::new(place.handles.disk(), &handle, &mut window, start, size);
         if let Ok(Some(batch)) = scanner.next_batch()
-            && batch.header.last_offset() == entry.offset
+            && batch.header.last_offset() <= entry.offset
         {
             found = Some(batch);
             return false;

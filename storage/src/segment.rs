@@ -1,8 +1,9 @@
 //! One segment of a log: the `.log` file and its indexes, known by the offset that it begins with.
 //!
 //! Only whole batches count: `size_bytes` moves after a batch is completely written, and nothing behind it is ever
-//! shown. An index entry is a hint. [`Segment::find`] checks that the batch at the position of an entry has the
-//! offset that the entry claims; if not, it says so and the caller has the indexes rebuilt.
+//! shown. An index entry is a hint. [`Segment::find`] checks that a batch begins at the position of an entry and does
+//! not end behind the offset that the entry claims; if not, it says so and the caller has the indexes rebuilt. (A JVM
+//! replica indexes several batches at once by the position of the first and the offset of the last.)
 
 use std::io;
 use std::sync::Arc;
@@ -173,10 +174,10 @@ impl Segment {
             };
             let (base, last) = (batch.header.base_offset, batch.header.last_offset());
             if let Some(hint) = hint.filter(|_| is_hinted)
-                && last != hint.offset
+                && last > hint.offset
             {
                 return Err(FindError::BadIndex(format!(
-                    "the batch at byte {start} ends with offset {last}, not {}",
+                    "the batch at byte {start} ends with offset {last}, behind {}",
                     hint.offset
                 )));
             }
@@ -240,10 +241,10 @@ impl Segment {
             };
             let last = batch.header.last_offset();
             if let Some(hint) = hint.filter(|_| is_first)
-                && last != hint.offset
+                && last > hint.offset
             {
                 return Err(FindError::BadIndex(format!(
-                    "the batch at byte {start} ends with offset {last}, not {}",
+                    "the batch at byte {start} ends with offset {last}, behind {}",
                     hint.offset
                 )));
             }

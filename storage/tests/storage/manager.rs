@@ -308,3 +308,62 @@ fn a_thousand_idle_partitions_hold_few_files_and_little_memory() {
         assert!(manager.shared().handles.open_count() <= 64 + 2);
     }
 }
+
+#[test]
+fn a_partition_made_anew_does_not_inherit_the_log_start_of_its_predecessor() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    for _ in 0..100 {
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+    }
+    log.delete_records(90).unwrap();
+    log.flush(NOW).unwrap();
+    manager.checkpoint().unwrap();
+    drop(log);
+    manager.delete(&name("t", 0), NOW).unwrap();
+    let log = create(&manager, &name("t", 0));
+    for _ in 0..5 {
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+    }
+    drop(log);
+    // A crash: no checkpoint since.
+    drop(manager);
+    let manager = open(root.path(), 1);
+    let log = manager.get(&name("t", 0)).unwrap();
+    assert_eq!((log.log_start_offset().get(), log.log_end_offset().get()), (0, 5));
+    drop(log);
+    // The same when the deletion itself was the last thing before the crash.
+    let log = manager.get(&name("t", 0)).unwrap();
+    log.delete_records(5).unwrap();
+    drop(log);
+    manager.delete(&name("t", 0), NOW).unwrap();
+    drop(manager);
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    drop((log, manager));
+    let log = open(root.path(), 1).get(&name("t", 0)).unwrap();
+    assert_eq!((log.log_start_offset().get(), log.log_end_offset().get()), (0, 1));
+}
+
+#[test]
+fn a_vanished_directory_takes_no_writes_until_it_is_back() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    let (here, elsewhere) = (root.path().join("d0"), root.path().join("elsewhere"));
+    std::fs::rename(&here, &elsewhere).unwrap();
+    manager.tick(NOW);
+    let error = Batch::new(1, 10, NOW).append(&log).unwrap_err();
+    assert!(
+        matches!(&error, StorageError::ReadOnly { reason, .. } if reason.contains("vanished")),
+        "{error}"
+    );
+    assert!(read_all(&log, 0).is_ok(), "reads of open files go on");
+    assert!(!manager.dirs()[0].is_online());
+    std::fs::rename(&elsewhere, &here).unwrap();
+    manager.tick(NOW);
+    assert_eq!(Batch::new(1, 10, NOW).append(&log).unwrap().first_offset, 1);
+}
