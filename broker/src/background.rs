@@ -26,7 +26,8 @@ pub(crate) fn start(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         tokio::spawn(reap(Arc::clone(broker))),
         tokio::spawn(trim(Arc::clone(broker))),
         tokio::spawn(look_after_logs(Arc::clone(broker))),
-        tokio::spawn(load_and_tick_groups(Arc::clone(broker))),
+        tokio::spawn(load_groups(Arc::clone(broker))),
+        tokio::spawn(tick_groups(Arc::clone(broker))),
     ]
 }
 
@@ -56,10 +57,11 @@ async fn trim(broker: Arc<Broker>) {
     }
 }
 
-async fn load_and_tick_groups(broker: Arc<Broker>) {
-    let loading = Arc::clone(&broker);
-    // A panic in there is logged by the runtime; the groups then stay unavailable, which clients retry.
-    let _ = tokio::task::spawn_blocking(move || loading.load_groups()).await;
+async fn load_groups(broker: Arc<Broker>) {
+    broker.groups.load_all(&broker).await;
+}
+
+async fn tick_groups(broker: Arc<Broker>) {
     broker.groups.tick(&broker).await;
 }
 

@@ -173,7 +173,16 @@ async fn serve_frame(
     }
     let request = receive(broker, receiver, api, size).await?;
     receiver.release_if_empty();
-    let reply = Box::pin(handlers::dispatch(request)).await?;
+    let handling = Box::pin(handlers::dispatch(request));
+    let reply = if matches!(api, ApiKey::JoinGroup | ApiKey::SyncGroup) {
+        // These wait for other members, for minutes perhaps: a member whose connection goes must not be waited for.
+        tokio::select! {
+            reply = handling => reply?,
+            () = receiver.peer_gone() => return Err(ReceiveError::Closed.into()),
+        }
+    } else {
+        handling.await?
+    };
     receiver.state.active();
     if let Some(reply) = reply {
         reply.send(receiver).await?;

@@ -1,5 +1,6 @@
 //! Domain errors to Kafka's error codes: the only place where the two meet.
 
+use weir_coordinator::GroupError;
 use weir_protocol::messages::ErrorCode;
 use weir_storage::StorageError;
 
@@ -21,4 +22,34 @@ pub(crate) fn storage_code(error: &StorageError) -> ErrorCode {
         error if error.is_disk_failure() => ErrorCode::KAFKA_STORAGE_ERROR,
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
+}
+
+/// The code that a client understands for what the group coordinator refused.
+pub(crate) fn group_code(error: &GroupError) -> ErrorCode {
+    match error {
+        GroupError::CoordinatorLoadInProgress => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        GroupError::NotCoordinator => ErrorCode::NOT_COORDINATOR,
+        GroupError::CoordinatorNotAvailable { .. } => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        GroupError::InvalidGroupId => ErrorCode::INVALID_GROUP_ID,
+        GroupError::InvalidSessionTimeout { .. } => ErrorCode::INVALID_SESSION_TIMEOUT,
+        GroupError::UnknownMemberId => ErrorCode::UNKNOWN_MEMBER_ID,
+        GroupError::MemberIdRequired => ErrorCode::MEMBER_ID_REQUIRED,
+        GroupError::IllegalGeneration { .. } => ErrorCode::ILLEGAL_GENERATION,
+        GroupError::RebalanceInProgress => ErrorCode::REBALANCE_IN_PROGRESS,
+        GroupError::InconsistentGroupProtocol => ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
+        GroupError::FencedInstanceId => ErrorCode::FENCED_INSTANCE_ID,
+        GroupError::GroupMaxSizeReached { .. } => ErrorCode::GROUP_MAX_SIZE_REACHED,
+        GroupError::MessageTooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+        GroupError::OffsetMetadataTooLarge { .. } => ErrorCode::OFFSET_METADATA_TOO_LARGE,
+        GroupError::InvalidCommitOffsetSize { .. } => ErrorCode::INVALID_COMMIT_OFFSET_SIZE,
+        GroupError::NonEmptyGroup => ErrorCode::NON_EMPTY_GROUP,
+        GroupError::GroupIdNotFound { .. } => ErrorCode::GROUP_ID_NOT_FOUND,
+        GroupError::GroupSubscribedToTopic => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
+        GroupError::UnknownServerError => ErrorCode::UNKNOWN_SERVER_ERROR,
+    }
+}
+
+/// [`group_code`] of an optional error.
+pub(crate) fn group_result(error: Option<&GroupError>) -> ErrorCode {
+    error.map_or(ErrorCode::NONE, group_code)
 }

@@ -9,6 +9,7 @@ use weir_metadata::properties::{BrokerConfig, TopicConfig};
 use weir_storage::{LogConfig, TopicPartition};
 
 use crate::broker::Broker;
+use crate::groups::OFFSETS_TOPIC;
 use crate::quorum::Publisher;
 use crate::topics::{Partition, Topic, TopicSettings, is_internal};
 
@@ -38,6 +39,9 @@ impl Broker {
         }
         for deleted in &delta.topics_deleted {
             self.drop_topic(deleted.id);
+            if *deleted.name == *OFFSETS_TOPIC {
+                self.groups.unload_all(self);
+            }
         }
         let config = self.config.load_full();
         for created in &delta.topics_created {
@@ -50,6 +54,7 @@ impl Broker {
         for created in &delta.partitions_created {
             self.open_partition(new, created.topic_id, created.partition_id);
         }
+        self.groups.start_loading();
         for changed in &delta.partitions_changed {
             self.lead_partition(new, changed.topic_id, changed.partition_id);
         }
@@ -115,7 +120,10 @@ impl Broker {
                 None
             }
         };
-        topic.put(position, partition);
+        topic.put(position, partition.clone());
+        if let Some(partition) = partition.filter(|_| *topic.name == *OFFSETS_TOPIC) {
+            self.groups.lead(self, partition);
+        }
     }
 
     fn lead_partition(&self, image: &MetadataImage, topic_id: weir_protocol::wire::Uuid, index: i32) {

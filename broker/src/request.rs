@@ -20,6 +20,8 @@ use crate::net::send::{send_bytes, send_file};
 
 /// What decoding a frame of up to [`SMALL_BYTES`] bytes may allocate.
 const SMALL_DECODE_BYTES: u64 = 15 * 1024;
+/// What handling a request may take beside its decoded values without a lease of its own.
+const SMALL_WORK_BYTES: usize = 8 * 1024;
 /// What decoding may allocate for each byte of a larger frame; more is leased where an API needs it.
 const DECODE_FACTOR: u64 = 6;
 
@@ -48,6 +50,7 @@ pub(crate) struct Request {
     pub(crate) client_id: String,
     body: Vec<u8>,
     lease: Lease,
+    work: Option<Lease>,
 }
 
 impl Request {
@@ -59,7 +62,7 @@ impl Request {
         body: Vec<u8>,
         lease: Lease,
     ) -> Self {
-        Request { broker, connection, api, version, correlation_id, client_id, body, lease }
+        Request { broker, connection, api, version, correlation_id, client_id, body, lease, work: None }
     }
 
     /// Decodes the body, once: the frame's bytes are dropped. Leases more where the values need it and there is room.
@@ -87,11 +90,21 @@ impl Request {
     /// Gives the request's memory back before a wait. The decoded value must be gone or leased otherwise by then.
     pub(crate) fn park(&mut self) {
         self.lease.shrink_to(0);
+        self.work = None;
     }
 
     /// Leases memory for work whose size follows from the server's state, not from the request.
     pub(crate) async fn lease_work(&self, bytes: u64) -> Result<Lease, ConnectionError> {
         Ok(self.broker.budgets.control.lease(bytes, Holder::new(self.api.name(), self.connection.id)).await?)
+    }
+
+    /// Leases memory for work that follows from the request, until it is answered or parked; a little needs no lease
+    /// beside the request's own.
+    pub(crate) async fn lease_more(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+        if bytes > SMALL_WORK_BYTES {
+            self.work = Some(self.lease_work(bytes as u64).await?);
+        }
+        Ok(())
     }
 
     /// Encodes a reply under a lease.
@@ -100,6 +113,82 @@ impl Request {
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
         Reply::encode(&self.broker.budgets.control, self.head(), encode).await
+    }
+
+    /// As [`Request::reply`], but never waits: where there is no memory now, says how much the reply takes, so that
+    /// what it is made from can be dropped before the wait.
+    pub(crate) fn try_reply(
+        &self,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Tried, ConnectionError> {
+        let head = self.head();
+        let size = head.size_bytes() + count(&encode)?;
+        let lease = if size <= SMALL_BYTES {
+            None
+        } else {
+            match self.broker.budgets.control.try_lease(size as u64, Holder::new("reply", head.connection)) {
+                Ok(lease) => Some(lease),
+                Err(_) => return Ok(Tried::Needs(size as u64)),
+            }
+        };
+        Ok(Tried::Reply(Reply::write(head, lease, size, &encode)?))
+    }
+
+    /// Encodes a reply under a lease that is there already; `None` if it is larger than the lease.
+    pub(crate) fn reply_under(
+        &self,
+        lease: Lease,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Option<Reply>, ConnectionError> {
+        let head = self.head();
+        let size = head.size_bytes() + count(&encode)?;
+        if size as u64 > lease.bytes() {
+            return Ok(None);
+        }
+        Reply::write(head, Some(lease), size, &encode).map(Some)
+    }
+
+    /// Encodes a reply straight from state that others change meanwhile, so that no copy of it is held: counted, leased
+    /// with some room, written; once more if it has outgrown the lease. `body` may differ from call to call; `front`
+    /// writes what stands before it and depends on what `body` returned.
+    pub(crate) async fn reply_of_state<T>(
+        &self,
+        body: impl Fn(&mut dyn Sink) -> Result<T, EncodeError>,
+        front: impl Fn(&mut dyn Sink, T) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        let head = self.head();
+        let mut counter = Counter::default();
+        body(&mut counter)?;
+        loop {
+            let room = counter.0 + counter.0 / 8 + FRONT_BYTES;
+            let lease = match FRONT_BYTES + room {
+                0..=SMALL_BYTES => None,
+                size => {
+                    let holder = Holder::new("reply", head.connection);
+                    Some(self.broker.budgets.control.lease(size as u64, holder).await?)
+                }
+            };
+            let mut bytes = Vec::with_capacity(FRONT_BYTES + room);
+            bytes.resize(FRONT_BYTES, 0);
+            let mut sink = Bounded { bytes, limit: FRONT_BYTES + room, wanted: FRONT_BYTES };
+            let told = body(&mut sink)?;
+            if sink.wanted > sink.limit {
+                counter.0 = sink.wanted;
+                continue;
+            }
+            let mut bytes = sink.bytes;
+            let body_bytes = bytes.len() - FRONT_BYTES;
+            let mut fore = Vec::with_capacity(FRONT_BYTES);
+            front(&mut fore, told)?;
+            let mut start = Vec::with_capacity(FRONT_BYTES);
+            head.put(&mut start, fore.len() + body_bytes);
+            start.extend_from_slice(&fore);
+            debug_assert!(start.len() <= FRONT_BYTES);
+            let from = FRONT_BYTES - start.len();
+            bytes[from..FRONT_BYTES].copy_from_slice(&start);
+            bytes.drain(..from);
+            return Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) });
+        }
     }
 
     /// What a reply to this request begins with.
@@ -111,6 +200,39 @@ impl Request {
             connection: self.connection.id,
         }
     }
+}
+
+/// Most bytes of a reply before the part that is written from changing state: size, header and a few fields.
+const FRONT_BYTES: usize = 32;
+
+/// What [`Request::try_reply`] came to.
+pub(crate) enum Tried {
+    /// The reply.
+    Reply(Reply),
+    /// There is no memory now for this many bytes.
+    Needs(u64),
+}
+
+/// Takes bytes up to a limit and counts them all.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+    wanted: usize,
+}
+
+impl Sink for Bounded {
+    fn put(&mut self, bytes: &[u8]) {
+        self.wanted += bytes.len();
+        if self.wanted <= self.limit {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn count(encode: &impl Fn(&mut dyn Sink) -> Result<(), EncodeError>) -> Result<usize, EncodeError> {
+    let mut count = Counter::default();
+    encode(&mut count)?;
+    Ok(count.0)
 }
 
 /// What a reply must know of its request.
@@ -155,15 +277,22 @@ impl Reply {
         head: ReplyHead,
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
-        let mut count = Counter::default();
-        encode(&mut count)?;
-        let size = head.size_bytes() + count.0;
+        let size = head.size_bytes() + count(&encode)?;
         let lease = match size {
             0..=SMALL_BYTES => None,
             _ => Some(control.lease(size as u64, Holder::new("reply", head.connection)).await?),
         };
+        Reply::write(head, lease, size, &encode)
+    }
+
+    fn write(
+        head: ReplyHead,
+        lease: Option<Lease>,
+        size: usize,
+        encode: &impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
         let mut bytes = Vec::with_capacity(size);
-        head.put(&mut bytes, count.0);
+        head.put(&mut bytes, size - head.size_bytes());
         encode(&mut bytes)?;
         Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) })
     }

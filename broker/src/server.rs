@@ -30,7 +30,7 @@ use crate::background;
 use crate::broker::{AdvertisedListener, Broker, now_ms};
 use crate::complaints::Complaints;
 use crate::fetch_sessions::FetchSessions;
-use crate::groups::{Groups, OFFSETS_TOPIC};
+use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::net::listener::{SocketOptions, accept_all, bind};
 use crate::net::registry::Registry;
@@ -259,12 +259,13 @@ impl Server {
             task.abort();
         }
         let broker = &self.broker;
+        // First, so that waiting members are told to look for another coordinator and nothing is written for them.
+        broker.groups.stop(broker);
         broker.registry.close_all();
         let deadline = Instant::now() + STOP_PATIENCE;
         while broker.registry.count() > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        broker.groups.unload_all(broker);
         let (id, epoch) = (broker.node_id, self.broker_epoch);
         let shut_down =
             broker.controller.run(move |controller| controller.shut_down_broker(id, epoch).into()).await;
@@ -523,17 +524,5 @@ fn group_limits(config: &BrokerConfig, share_bytes: u64) -> Limits {
         member_bytes: (share_bytes / 4).min(1 << 20) as usize,
         state_bytes: share_bytes as usize,
         ..Limits::default()
-    }
-}
-
-impl Broker {
-    /// Serves the groups of the offsets topic's partitions that are here and not served yet.
-    pub(crate) fn load_groups(&self) {
-        let Some(topic) = self.topics.by_name(OFFSETS_TOPIC) else { return };
-        for partition in topic.partitions() {
-            if !self.groups.serves(partition.index) {
-                self.groups.load(self, partition);
-            }
-        }
     }
 }

@@ -20,9 +20,9 @@ pub struct CommittedOffset {
 }
 
 /// One partition's offset as it is stored.
-type Entry = (i32, CommittedOffset);
+pub(crate) type Entry = (i32, CommittedOffset);
 /// One topic's offsets as they are stored.
-type Topic = (Arc<str>, Vec<Entry>);
+pub(crate) type Topic = (Arc<str>, Vec<Entry>);
 
 impl CommittedOffset {
     /// What this offset is charged with.
@@ -97,6 +97,10 @@ impl GroupOffsets {
 
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<str>> {
         self.topics.iter().map(|(topic, _)| topic)
+    }
+
+    pub(crate) fn by_topic(&self) -> &[Topic] {
+        &self.topics
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i32, &CommittedOffset)> {

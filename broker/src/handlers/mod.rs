@@ -3,7 +3,18 @@
 pub(crate) mod k00_produce;
 pub(crate) mod k01_fetch;
 pub(crate) mod k03_metadata;
+mod k08_offset_commit;
+mod k09_offset_fetch;
+mod k10_find_coordinator;
+mod k11_join_group;
+mod k12_heartbeat;
+mod k13_leave_group;
+mod k14_sync_group;
+mod k15_describe_groups;
+mod k16_list_groups;
 pub(crate) mod k18_api_versions;
+mod k42_delete_groups;
+mod k47_offset_delete;
 
 use weir_protocol::messages::ApiKey;
 use weir_protocol::messages::api_key::VersionRange;
@@ -21,7 +32,18 @@ pub(crate) const SERVED: &[(ApiKey, VersionRange)] = &[
     (ApiKey::Produce, versions(0, 13)),
     (ApiKey::Fetch, versions(4, 18)),
     (ApiKey::Metadata, versions(0, 13)),
+    (ApiKey::OffsetCommit, versions(2, 10)),
+    (ApiKey::OffsetFetch, versions(1, 10)),
+    (ApiKey::FindCoordinator, versions(0, 6)),
+    (ApiKey::JoinGroup, versions(0, 9)),
+    (ApiKey::Heartbeat, versions(0, 4)),
+    (ApiKey::LeaveGroup, versions(0, 5)),
+    (ApiKey::SyncGroup, versions(0, 5)),
+    (ApiKey::DescribeGroups, versions(0, 6)),
+    (ApiKey::ListGroups, versions(0, 5)),
     (ApiKey::ApiVersions, versions(0, 5)),
+    (ApiKey::DeleteGroups, versions(0, 3)),
+    (ApiKey::OffsetDelete, versions(0, 0)),
 ];
 
 /// The first version of Produce that carries record batches of magic 2.
@@ -38,7 +60,18 @@ pub(crate) async fn dispatch(request: Request) -> Result<Option<Reply>, Connecti
     match request.api {
         ApiKey::Fetch => k01_fetch::handle(request).await,
         ApiKey::Metadata => k03_metadata::handle(request).await,
+        ApiKey::OffsetCommit => k08_offset_commit::handle(request).await,
+        ApiKey::OffsetFetch => k09_offset_fetch::handle(request).await,
+        ApiKey::FindCoordinator => k10_find_coordinator::handle(request).await,
+        ApiKey::JoinGroup => k11_join_group::handle(request).await,
+        ApiKey::Heartbeat => k12_heartbeat::handle(request).await,
+        ApiKey::LeaveGroup => k13_leave_group::handle(request).await,
+        ApiKey::SyncGroup => k14_sync_group::handle(request).await,
+        ApiKey::DescribeGroups => k15_describe_groups::handle(request).await,
+        ApiKey::ListGroups => k16_list_groups::handle(request).await,
         ApiKey::ApiVersions => k18_api_versions::handle(request).await,
+        ApiKey::DeleteGroups => k42_delete_groups::handle(request).await,
+        ApiKey::OffsetDelete => k47_offset_delete::handle(request).await,
         api => Err(ConnectionError::NotServed { key: api.code(), version: request.version }),
     }
 }

@@ -176,6 +176,15 @@ impl Receiver {
         (self.start, self.end) = (0, pending);
     }
 
+    /// Returns when the peer has closed; never, once it has sent something more. Reads nothing. Cancel-safe.
+    pub(crate) async fn peer_gone(&self) {
+        let mut byte = [0; 1];
+        if self.available().is_empty() && !matches!(self.stream.peek(&mut byte).await, Ok(1..)) {
+            return;
+        }
+        std::future::pending().await
+    }
+
     /// Gives the window back if it holds nothing; called before a request waits for something else than the peer.
     pub(crate) fn release_if_empty(&mut self) {
         if self.start == self.end {

@@ -149,6 +149,13 @@ impl Turn<'_> {
                     }
                 };
                 size_bytes += record.size_bytes();
+                if size_bytes > self.config.max_append_bytes {
+                    // Refused as a whole below: every record repeats the names, so no more of them are built.
+                    records = Vec::new();
+                    ops = Vec::new();
+                    results.push((index, None));
+                    continue;
+                }
                 records.push(record);
                 let group = Arc::clone(&group.id);
                 ops.push(Op::Offset {
@@ -215,6 +222,8 @@ impl Turn<'_> {
         // An offset on its way to the log is deleted as well.
         let is_appending = group.appends_in_flight > 0;
         let subscribed = group.subscribed_topics();
+        let limit_bytes = self.config.max_append_bytes;
+        let mut size_bytes = 0;
         for (topic, partitions) in request.topics {
             let is_subscribed = subscribed.contains(&topic);
             let name: Arc<str> =
@@ -224,10 +233,18 @@ impl Turn<'_> {
                     return (partition, Some(GroupError::GroupSubscribedToTopic));
                 }
                 if is_appending || group.offsets.get(&topic, partition).is_some() {
-                    match records::offset_tombstone(&group.id, &name, partition) {
-                        Ok(record) => records.push(record),
+                    let record = match records::offset_tombstone(&group.id, &name, partition) {
+                        Ok(record) => record,
                         Err(error) => return (partition, Some(error)),
+                    };
+                    size_bytes += record.size_bytes();
+                    if size_bytes > limit_bytes {
+                        // Refused as a whole below: a partition may be named very often.
+                        records = Vec::new();
+                        ops = Vec::new();
+                        return (partition, None);
                     }
+                    records.push(record);
                     let group = Arc::clone(&group.id);
                     ops.push(Op::Offset { group, topic: Arc::clone(&name), partition, value: None });
                 }
@@ -236,13 +253,12 @@ impl Turn<'_> {
             let partitions = results.collect();
             replies.push(OffsetTopicReply { topic, partitions });
         }
+        if size_bytes > limit_bytes {
+            return self.reply(token, Reply::OffsetDelete(Err(GroupError::UnknownServerError)));
+        }
         let reply = Reply::OffsetDelete(Ok(replies));
         if records.is_empty() {
             return self.reply(token, reply);
-        }
-        let size_bytes: usize = records.iter().map(|record| record.size_bytes()).sum();
-        if size_bytes > self.config.max_append_bytes {
-            return self.reply(token, Reply::OffsetDelete(Err(GroupError::UnknownServerError)));
         }
         self.counters.offset_deletions += ops.len() as u64;
         let id = self.append(group, records, ops, Then::Nothing);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::command::JoinedMember;
 use crate::error::GroupError;
 use crate::group::{Group, GroupState};
 use crate::offsets::CommittedOffset;
@@ -75,6 +76,14 @@ impl<'a> OffsetsView<'a> {
         self.group.into_iter().flat_map(|group| group.offsets.iter())
     }
 
+    /// All offsets by topic, ordered: a topic's name and its (partition, offset) pairs.
+    pub fn by_topic(&self) -> impl ExactSizeIterator<Item = (&'a Arc<str>, &'a [(i32, CommittedOffset)])> {
+        self.group
+            .map_or(&[][..], |group| group.offsets.by_topic())
+            .iter()
+            .map(|(topic, all)| (topic, &all[..]))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.group.map_or(0, |group| group.offsets.count())
@@ -116,23 +125,55 @@ impl Shard {
 
     /// The groups whose state and type pass the filters; an empty filter passes all. Letters' case does not matter.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Result<Vec<ListedGroup>, GroupError> {
+        let mut groups = Vec::new();
+        self.visit_groups(states, types, |group| groups.push(group))?;
+        Ok(groups)
+    }
+
+    /// As [`Shard::list_groups`], one by one, so that no list of them is held.
+    pub fn visit_groups(
+        &self,
+        states: &[String],
+        types: &[String],
+        mut visit: impl FnMut(ListedGroup),
+    ) -> Result<(), GroupError> {
         self.check_serving()?;
         let passes = |filter: &[String], name: &str| {
             filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name))
         };
         let group_type = "classic";
         if !passes(types, group_type) {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let groups = self.groups.values().filter(|group| passes(states, group.state().as_str()));
-        Ok(groups
-            .map(|group| ListedGroup {
+        groups.for_each(|group| {
+            visit(ListedGroup {
                 group_id: Arc::clone(&group.id),
                 protocol_type: or_empty(group.protocol_type()),
                 state: group.state(),
                 group_type,
-            })
-            .collect())
+            });
+        });
+        Ok(())
+    }
+
+    /// What the leader was told of the members of this generation, once more; `None` if the group has moved on.
+    pub fn members_of_generation(&self, group_id: &str, generation_id: i32) -> Option<Vec<JoinedMember>> {
+        let group = self.groups.get(group_id).filter(|group| group.generation == generation_id)?;
+        if !matches!(group.state(), GroupState::CompletingRebalance | GroupState::Stable) {
+            return None;
+        }
+        let protocol = group.protocol_name().map(|name| &**name);
+        Some(group.members().map(|member| member.as_joined(protocol)).collect())
+    }
+
+    /// What the member was assigned in this generation, once more; `None` if the group has moved on.
+    pub fn assignment_of(&self, group_id: &str, generation_id: i32, member_id: &str) -> Option<Arc<[u8]>> {
+        let group = self.groups.get(group_id).filter(|group| group.generation == generation_id)?;
+        if !group.is_in(GroupState::Stable) {
+            return None;
+        }
+        group.member(member_id).map(|member| Arc::clone(&member.assignment))
     }
 
     /// Describes one group for DescribeGroups of `api_version`.
