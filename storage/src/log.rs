@@ -3,7 +3,8 @@
 //! Writers (appends, truncation, retention) take turns on one lock per log and hold it across one `pwritev`, never
 //! across a sync. Readers do not take it: the offsets are atomics, the list of segments has its own short lock, and
 //! the size of a segment moves only after a batch is completely written. The calls are spread over `log_append.rs`,
-//! `log_read.rs`, `log_time.rs`, `log_maintenance.rs`; how a log is opened is in `recovery.rs`.
+//! `log_read.rs`, `log_time.rs`, `log_flush.rs`, `log_truncate.rs`, `log_maintenance.rs`; how a log is opened is in
+//! `recovery.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

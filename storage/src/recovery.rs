@@ -5,29 +5,24 @@
 //! read: CRC, magic, offsets that grow without gap or overlap; the first batch that fails ends the log there. The time
 //! is that of the unflushed tail. Whatever else is damaged (indexes, snapshots, epochs) is rebuilt with a warning.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::control::{ControlMarker, MARKER_WINDOW_BYTES};
 use crate::error::{IoContext, StorageError};
-use crate::file_handles::{Access, FileHandles};
 use crate::index_file::Place;
 use crate::leader_epoch::LeaderEpochs;
-use crate::log::{Log, LogOptions, LogShared, StorageCounters, Writer, count};
+use crate::log::{Log, LogOptions, LogShared, Writer, count};
 use crate::log_append::jitter;
 use crate::log_dir::LogDir;
-use crate::offset_index::OffsetPosition;
 use crate::partition_metadata;
-use crate::producer_snapshot;
+use crate::producer_loader::ProducerLoader;
 use crate::producer_state::ProducerState;
 use crate::recent::RecentBatches;
 use crate::recovery_files::{self, Files};
-use crate::scan::{LOOKUP_WINDOW_BYTES, SCAN_WINDOW_BYTES, ScanError, Scanner};
-use crate::segment::{Find, FindError, IndexBuilder, LOG_SUFFIX, Segment, SegmentEnd};
-use crate::time_index::TimestampOffset;
+use crate::scan::{LOOKUP_WINDOW_BYTES, SCAN_WINDOW_BYTES};
+use crate::segment::{FindError, IndexBuilder, LOG_SUFFIX, Segment, SegmentEnd};
 use crate::topic_partition::TopicPartition;
 use crate::transaction_index::{self, AbortedTxn};
 
@@ -113,32 +108,26 @@ struct Loaded {
     touched: bool,
 }
 
-struct Loader<'a> {
-    shared: &'a LogShared,
-    options: &'a LogOptions,
-}
-
-/// How the check of one segment ended.
-struct Checked {
-    next_offset: i64,
-    index: IndexBuilder,
-    was_cut: bool,
+/// What the steps of a start share.
+pub(crate) struct Loader<'a> {
+    pub(crate) shared: &'a LogShared,
+    pub(crate) options: &'a LogOptions,
 }
 
 impl<'a> Loader<'a> {
-    fn place(&self, base_offset: i64) -> Place<'a> {
+    pub(crate) fn place(&self, base_offset: i64) -> Place<'a> {
         Place { handles: &self.shared.handles, dir: &self.options.dir, base_offset }
     }
 
-    fn name(&self) -> &TopicPartition {
+    pub(crate) fn name(&self) -> &TopicPartition {
         &self.options.topic_partition
     }
 
-    fn is_contiguous(&self) -> bool {
+    pub(crate) fn is_contiguous(&self) -> bool {
         !self.options.compacted && !self.options.config.compact
     }
 
-    fn io(&self, action: &'static str, base_offset: i64, source: std::io::Error) -> StorageError {
+    pub(crate) fn io(&self, action: &'static str, base_offset: i64, source: std::io::Error) -> StorageError {
         StorageError::Io { action, path: self.place(base_offset).path(LOG_SUFFIX), source }
     }
 
@@ -366,296 +355,6 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Reads everything from the recovery point on and cuts the log at the first batch that is not right.
-    fn check_tail(
-        &self,
-        segments: &mut Vec<Arc<Segment>>,
-        flushed: usize,
-        recovery_point: i64,
-        epochs: &mut LeaderEpochs,
-        window: &mut [u8],
-    ) -> Result<(i64, IndexBuilder), StorageError> {
-        let mut end = (segments.get(flushed).map_or(0, |segment| segment.base_offset), IndexBuilder::new());
-        let mut index = flushed;
-        while let Some(segment) = segments.get(index).cloned() {
-            let is_first = index == flushed;
-            let broken = !is_first
-                && (segment.base_offset < end.0 || (self.is_contiguous() && segment.base_offset != end.0));
-            if broken {
-                tracing::warn!(
-                    partition = %self.name(),
-                    segment = segment.base_offset,
-                    expected = end.0,
-                    "a segment does not begin where the one before it ends: the log ends there"
-                );
-                break;
-            }
-            let from = if is_first && recovery_point > segment.base_offset {
-                self.recovery_start(&segment, recovery_point)?
-            } else {
-                None
-            };
-            let checked = self.check_segment(&segment, from, epochs, window)?;
-            end = (checked.next_offset, checked.index);
-            index += 1;
-            // A sealed segment ends with its largest timestamp.
-            if index < segments.len() && !checked.was_cut {
-                segment
-                    .time_index
-                    .maybe_append(self.place(segment.base_offset), end.1.largest)
-                    .and_then(|_| segment.time_index.0.flush_tail(self.place(segment.base_offset)))
-                    .map_err(|error| self.io("index", segment.base_offset, error))?;
-                segment.set_max_timestamp(end.1.largest);
-            }
-            if checked.was_cut {
-                break;
-            }
-        }
-        for segment in segments.split_off(index) {
-            tracing::warn!(
-                partition = %self.name(),
-                segment = segment.base_offset,
-                size_bytes = segment.size_bytes(),
-                "setting a segment behind the end of the log aside"
-            );
-            segment.close_handles();
-            count(&self.shared.counters.truncated_bytes, segment.size_bytes());
-            recovery_files::set_aside(self.shared.handles.disk(), self.place(segment.base_offset))?;
-        }
-        Ok(end)
-    }
-
-    /// Position of the batch with the recovery point, if the indexes below it can be kept. `None`: the segment must be
-    /// read from its beginning.
-    fn recovery_start(&self, segment: &Segment, recovery_point: i64) -> Result<Option<u64>, StorageError> {
-        let place = self.place(segment.base_offset);
-        let mut window = [0; LOOKUP_WINDOW_BYTES];
-        let size = segment.size_bytes();
-        if size == 0 || !self.indexes_grow(segment, recovery_point) {
-            return Ok(None);
-        }
-        match segment.find(place, recovery_point, size, self.is_contiguous(), &mut window) {
-            Ok(Find::Found(batch)) if batch.header.base_offset == recovery_point => Ok(Some(batch.position)),
-            Ok(Find::PastEnd { next_offset }) if next_offset == recovery_point => Ok(Some(size)),
-            Ok(_) | Err(FindError::BadIndex(_)) => Ok(None),
-            // A torn batch right at the recovery point.
-            Err(FindError::Bad { position, .. }) => {
-                match segment.find_end(place, position, self.is_contiguous(), &mut window) {
-                    Ok(end) if end.next_offset == recovery_point => Ok(Some(position)),
-                    _ => Ok(None),
-                }
-            }
-            Err(FindError::Io(error)) => Err(self.io("read", segment.base_offset, error)),
-        }
-    }
-
-    /// Entries of both indexes up to `until` must grow, as every true index does.
-    fn indexes_grow(&self, segment: &Segment, until: i64) -> bool {
-        let place = self.place(segment.base_offset);
-        let base = segment.base_offset;
-        let mut last = OffsetPosition { offset: base - 1, position: 0 };
-        let mut offsets_grow = true;
-        let size = segment.size_bytes();
-        let walked = segment.offset_index.0.for_each(place, |_, bytes| {
-            let entry = OffsetPosition::decode(bytes, base);
-            if entry.offset >= until {
-                return false;
-            }
-            offsets_grow = entry.offset > last.offset
-                && entry.position > last.position
-                && u64::from(entry.position) < size;
-            last = entry;
-            offsets_grow
-        });
-        let mut last = TimestampOffset { timestamp: -1, offset: base - 1 };
-        let mut times_grow = true;
-        let walked_times = segment.time_index.0.for_each(place, |_, bytes| {
-            let entry = TimestampOffset::decode(bytes, base);
-            if entry.offset >= until {
-                return false;
-            }
-            times_grow = entry.timestamp > last.timestamp && entry.offset > last.offset;
-            last = entry;
-            times_grow
-        });
-        walked.is_ok() && walked_times.is_ok() && offsets_grow && times_grow
-    }
-
-    /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right.
-    fn check_segment(
-        &self,
-        segment: &Segment,
-        from: Option<u64>,
-        epochs: &mut LeaderEpochs,
-        window: &mut [u8],
-    ) -> Result<Checked, StorageError> {
-        let place = self.place(segment.base_offset);
-        let base = segment.base_offset;
-        let disk = self.shared.handles.disk();
-        let size = segment.size_bytes();
-        let failed = |error: std::io::Error| self.io("index", base, error);
-        let mut index = IndexBuilder::new();
-        let mut expected = base;
-        let start = from.unwrap_or(0);
-        if start > 0 {
-            segment.offset_index.truncate_to_position(place, start).map_err(failed)?;
-            let mut small = [0; LOOKUP_WINDOW_BYTES];
-            let end = segment
-                .find_end(place, start, self.is_contiguous(), &mut small)
-                .map_err(|error| self.io("read", base, std::io::Error::other(format!("{error:?}"))))?;
-            expected = end.next_offset;
-            segment.time_index.truncate_to_offset(place, expected).map_err(failed)?;
-            index.largest = end.largest;
-            if let Some(last) = segment.time_index.last(place).map_err(failed)?
-                && last.timestamp > index.largest.timestamp
-            {
-                index.largest = last;
-            }
-            let last = segment.offset_index.lookup(place, i64::MAX).map_err(failed)?;
-            index.bytes_since_entry = start - last.map_or(0, |entry| u64::from(entry.position));
-        } else {
-            segment.offset_index.0.truncate(place, 0).map_err(failed)?;
-            segment.time_index.0.truncate(place, 0).map_err(failed)?;
-        }
-        let handle = segment.handle(place, Access::Read).map_err(|error| self.io("open", base, error))?;
-        let mut scanner = Scanner::new(disk, &handle, window, start, size);
-        let interval = self.options.config.index_interval_bytes;
-        let mut valid_end = start;
-        let bad = loop {
-            let batch = match scanner.next_batch() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => break None,
-                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
-                Err(ScanError::Bad { reason, .. }) => break Some(reason),
-            };
-            let header = &batch.header;
-            let last = header.last_offset();
-            if batch.is_v2() {
-                let gap_allowed = !self.is_contiguous();
-                if header.base_offset < expected || (header.base_offset > expected && !gap_allowed) {
-                    break Some(format!("offset {expected} should follow, not {}", header.base_offset));
-                }
-            } else if last < expected {
-                break Some(format!("offsets go back from {expected} to {last}"));
-            }
-            if last - base > i64::from(i32::MAX) {
-                break Some(format!("offset {last} is too far from the segment's base {base}"));
-            }
-            match scanner.crc_is_right(&batch) {
-                Ok(true) => {}
-                Ok(false) => break Some("its CRC is wrong".to_owned()),
-                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
-                Err(ScanError::Bad { reason, .. }) => break Some(reason),
-            }
-            let epoch = header.partition_leader_epoch;
-            if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
-                epochs.assign(epoch, header.base_offset);
-            }
-            index.add(segment, place, header, batch.position, batch.size_bytes, interval).map_err(failed)?;
-            expected = last + 1;
-            valid_end = batch.end();
-        };
-        count(&self.shared.counters.recovery_bytes, size - start);
-        if let Some(reason) = &bad {
-            count(&self.shared.counters.truncated_bytes, size - valid_end);
-            tracing::warn!(
-                partition = %self.name(),
-                segment = base,
-                position = valid_end,
-                size_bytes = size,
-                next_offset = expected,
-                reason,
-                "cutting the log at the first batch that is not right"
-            );
-            let handle =
-                segment.handle(place, Access::Write).map_err(|error| self.io("open", base, error))?;
-            disk.set_length(handle.file(), handle.path(), valid_end)
-                .map_err(|error| self.io("truncate", base, error))?;
-            segment.set_size_bytes(valid_end);
-        }
-        segment.offset_index.0.flush_tail(place).map_err(failed)?;
-        segment.time_index.0.flush_tail(place).map_err(failed)?;
-        Ok(Checked { next_offset: expected, index, was_cut: bad.is_some() })
-    }
-
-    fn load_epochs(&self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, StorageError> {
-        let reason = match LeaderEpochs::read(self.shared.handles.disk(), &self.options.dir) {
-            Ok(Some(epochs)) => return Ok(epochs),
-            Ok(None) if segments.iter().all(|segment| segment.size_bytes() == 0) => {
-                return Ok(LeaderEpochs::default());
-            }
-            Ok(None) => "it is missing".to_owned(),
-            Err(StorageError::CorruptFile { reason, .. }) => reason,
-            Err(error) => return Err(error),
-        };
-        tracing::warn!(partition = %self.name(), reason, "rebuilding the leader epochs from the log");
-        count(&self.shared.counters.files_rebuilt, 1);
-        let mut epochs = LeaderEpochs::default();
-        for (index, segment) in segments.iter().enumerate() {
-            self.epochs_of(segment, segments.get(index + 1), &mut epochs)?;
-        }
-        Ok(epochs)
-    }
-
-    /// Epochs never fall, so a segment whose first batch has the epoch of the next segment's first batch has no other.
-    fn epochs_of(
-        &self,
-        segment: &Segment,
-        next: Option<&Arc<Segment>>,
-        epochs: &mut LeaderEpochs,
-    ) -> Result<(), StorageError> {
-        let first = self.first_epoch(segment)?;
-        let Some((first_epoch, first_offset)) = first else { return Ok(()) };
-        if epochs.latest().is_none_or(|latest| first_epoch > latest.epoch) {
-            epochs.assign(first_epoch, first_offset);
-        }
-        if let Some(next) = next
-            && self.first_epoch(next)?.is_some_and(|(epoch, _)| epoch == first_epoch)
-        {
-            return Ok(());
-        }
-        let place = self.place(segment.base_offset);
-        let mut window = vec![0; SCAN_WINDOW_BYTES];
-        if let Ok(end) = segment.find_end(place, segment.size_bytes(), self.is_contiguous(), &mut window)
-            && end.last_epoch == first_epoch
-        {
-            return Ok(());
-        }
-        let handle = segment
-            .handle(place, Access::Read)
-            .map_err(|error| self.io("open", segment.base_offset, error))?;
-        let disk = self.shared.handles.disk();
-        let mut scanner = Scanner::new(disk, &handle, &mut window, 0, segment.size_bytes());
-        loop {
-            match scanner.next_batch() {
-                Ok(Some(batch)) => {
-                    let epoch = batch.header.partition_leader_epoch;
-                    if epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
-                        epochs.assign(epoch, batch.header.base_offset);
-                    }
-                }
-                // What comes behind a damaged batch is for the check of the tail, or for the reads, to say.
-                Ok(None) | Err(ScanError::Bad { .. }) => return Ok(()),
-                Err(ScanError::Io(error)) => return Err(self.io("read", segment.base_offset, error)),
-            }
-        }
-    }
-
-    fn first_epoch(&self, segment: &Segment) -> Result<Option<(i32, i64)>, StorageError> {
-        let place = self.place(segment.base_offset);
-        let mut window = [0; 256];
-        let handle = segment
-            .handle(place, Access::Read)
-            .map_err(|error| self.io("open", segment.base_offset, error))?;
-        let disk = self.shared.handles.disk();
-        let mut scanner = Scanner::new(disk, &handle, &mut window, 0, segment.size_bytes());
-        match scanner.next_batch() {
-            Ok(batch) => Ok(batch.map(|b| (b.header.partition_leader_epoch, b.header.base_offset))),
-            Err(ScanError::Bad { .. }) => Ok(None),
-            Err(ScanError::Io(error)) => Err(self.io("read", segment.base_offset, error)),
-        }
-    }
-
     /// Loads the producers and, for segments that were checked, writes the transaction index anew from `checked_from`.
     fn load_producers(
         &self,
@@ -733,128 +432,6 @@ impl<'a> Loader<'a> {
             let changed = before.get(index) != Some(&entries.len()) || had_file.get(index) == Some(&true);
             if changed {
                 transaction_index::replace(self.place(*base), entries)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Brings the producers of a log up to an offset: the last good snapshot, then the batches behind it.
-pub(crate) struct ProducerLoader<'a> {
-    pub(crate) handles: &'a FileHandles,
-    pub(crate) counters: &'a StorageCounters,
-    pub(crate) dir: &'a Path,
-    pub(crate) segments: &'a [Arc<Segment>],
-    pub(crate) now_ms: i64,
-    pub(crate) expiration_ms: i64,
-}
-
-impl ProducerLoader<'_> {
-    /// Loads the last snapshot that is not above `end` and `latest_snapshot`, replays what follows up to `end`, and
-    /// reports each aborted transaction with the base offset of the segment that holds its marker. Damaged snapshots
-    /// are removed with a warning.
-    pub(crate) fn load(
-        &self,
-        state: &mut ProducerState,
-        snapshots: &mut Vec<i64>,
-        start: i64,
-        end: i64,
-        latest_snapshot: i64,
-        on_aborted: &mut dyn FnMut(i64, AbortedTxn),
-    ) -> Result<(), StorageError> {
-        let disk = self.handles.disk();
-        let mut from = start;
-        state.clear(start);
-        while let Some(offset) = snapshots.iter().copied().rfind(|offset| *offset <= end.min(latest_snapshot))
-        {
-            match producer_snapshot::read(disk, self.dir, offset) {
-                Ok(entries) => {
-                    state.load(offset, &entries, self.now_ms, self.expiration_ms);
-                    from = offset.max(start);
-                    break;
-                }
-                Err(StorageError::CorruptFile { path, reason }) => {
-                    tracing::warn!(path = %path.display(), reason, "ignoring a producer snapshot");
-                    count(&self.counters.files_rebuilt, 1);
-                    disk.remove_file(&path).context("remove", &path)?;
-                    snapshots.retain(|other| *other != offset);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if from < end {
-            self.replay(state, from, end, on_aborted)?;
-        }
-        state.set_map_end_offset(end);
-        Ok(())
-    }
-
-    fn replay(
-        &self,
-        state: &mut ProducerState,
-        from: i64,
-        end: i64,
-        on_aborted: &mut dyn FnMut(i64, AbortedTxn),
-    ) -> Result<(), StorageError> {
-        let disk = self.handles.disk();
-        let mut window = vec![0; SCAN_WINDOW_BYTES];
-        let first = self.segments.partition_point(|segment| segment.base_offset <= from).saturating_sub(1);
-        for segment in self.segments.get(first..).unwrap_or_default() {
-            if segment.base_offset >= end {
-                break;
-            }
-            let place = Place { handles: self.handles, dir: self.dir, base_offset: segment.base_offset };
-            let size = segment.size_bytes();
-            let mut small = [0; LOOKUP_WINDOW_BYTES];
-            let start = if from <= segment.base_offset || size == 0 {
-                0
-            } else {
-                match segment.find(place, from, size, false, &mut small) {
-                    Ok(Find::Found(batch)) => batch.position,
-                    Ok(Find::PastEnd { .. }) => continue,
-                    _ => 0,
-                }
-            };
-            let failed = |error: std::io::Error| StorageError::Io {
-                action: "read",
-                path: place.path(LOG_SUFFIX),
-                source: error,
-            };
-            let handle = segment.handle(place, Access::Read).map_err(failed)?;
-            let mut scanner = Scanner::new(disk, &handle, &mut window, start, size);
-            loop {
-                let batch = match scanner.next_batch() {
-                    Ok(Some(batch)) => batch,
-                    Ok(None) => break,
-                    Err(ScanError::Io(error)) => return Err(failed(error)),
-                    Err(ScanError::Bad { position, reason }) => {
-                        tracing::warn!(
-                            path = %place.path(LOG_SUFFIX).display(),
-                            position,
-                            reason,
-                            "producers of the batches behind a damaged one are not known"
-                        );
-                        break;
-                    }
-                };
-                if batch.header.base_offset >= end {
-                    return Ok(());
-                }
-                if batch.header.last_offset() < from || !batch.header.has_producer_id() {
-                    continue;
-                }
-                let mut body = [0; MARKER_WINDOW_BYTES];
-                let marker = if batch.header.is_control() {
-                    let body = scanner.body_prefix(&batch, &mut body).map_err(failed)?;
-                    ControlMarker::parse(body, batch.header.base_timestamp)
-                } else {
-                    None
-                };
-                if let Some(completed) = state.apply(&batch.header, marker.as_ref())
-                    && let Some(aborted) = state.complete(&completed)
-                {
-                    on_aborted(segment.base_offset, aborted);
-                }
             }
         }
         Ok(())

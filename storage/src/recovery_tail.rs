@@ -1,0 +1,235 @@
+//! The check of what may have been under way when a crash came: from the recovery point to the end of the log.
+
+use std::sync::Arc;
+
+use crate::error::StorageError;
+use crate::file_handles::Access;
+use crate::leader_epoch::LeaderEpochs;
+use crate::log::count;
+use crate::offset_index::OffsetPosition;
+use crate::recovery::Loader;
+use crate::recovery_files;
+use crate::scan::{LOOKUP_WINDOW_BYTES, ScanError, Scanner};
+use crate::segment::{Find, FindError, IndexBuilder, Segment};
+use crate::time_index::TimestampOffset;
+
+/// How the check of one segment ended.
+struct Checked {
+    next_offset: i64,
+    index: IndexBuilder,
+    was_cut: bool,
+}
+
+impl Loader<'_> {
+    /// Reads everything from the recovery point on and cuts the log at the first batch that is not right.
+    pub(crate) fn check_tail(
+        &self,
+        segments: &mut Vec<Arc<Segment>>,
+        flushed: usize,
+        recovery_point: i64,
+        epochs: &mut LeaderEpochs,
+        window: &mut [u8],
+    ) -> Result<(i64, IndexBuilder), StorageError> {
+        let mut end = (segments.get(flushed).map_or(0, |segment| segment.base_offset), IndexBuilder::new());
+        let mut index = flushed;
+        while let Some(segment) = segments.get(index).cloned() {
+            let is_first = index == flushed;
+            let broken = !is_first
+                && (segment.base_offset < end.0 || (self.is_contiguous() && segment.base_offset != end.0));
+            if broken {
+                tracing::warn!(
+                    partition = %self.name(),
+                    segment = segment.base_offset,
+                    expected = end.0,
+                    "a segment does not begin where the one before it ends: the log ends there"
+                );
+                break;
+            }
+            let from = if is_first && recovery_point > segment.base_offset {
+                self.recovery_start(&segment, recovery_point)?
+            } else {
+                None
+            };
+            let checked = self.check_segment(&segment, from, epochs, window)?;
+            end = (checked.next_offset, checked.index);
+            index += 1;
+            // A sealed segment ends with its largest timestamp.
+            if index < segments.len() && !checked.was_cut {
+                segment
+                    .time_index
+                    .maybe_append(self.place(segment.base_offset), end.1.largest)
+                    .and_then(|_| segment.time_index.0.flush_tail(self.place(segment.base_offset)))
+                    .map_err(|error| self.io("index", segment.base_offset, error))?;
+                segment.set_max_timestamp(end.1.largest);
+            }
+            if checked.was_cut {
+                break;
+            }
+        }
+        for segment in segments.split_off(index) {
+            tracing::warn!(
+                partition = %self.name(),
+                segment = segment.base_offset,
+                size_bytes = segment.size_bytes(),
+                "setting a segment behind the end of the log aside"
+            );
+            segment.close_handles();
+            count(&self.shared.counters.truncated_bytes, segment.size_bytes());
+            recovery_files::set_aside(self.shared.handles.disk(), self.place(segment.base_offset))?;
+        }
+        Ok(end)
+    }
+
+    /// Position of the batch with the recovery point, if the indexes below it can be kept. `None`: the segment must be
+    /// read from its beginning.
+    fn recovery_start(&self, segment: &Segment, recovery_point: i64) -> Result<Option<u64>, StorageError> {
+        let place = self.place(segment.base_offset);
+        let mut window = [0; LOOKUP_WINDOW_BYTES];
+        let size = segment.size_bytes();
+        if size == 0 || !self.indexes_grow(segment, recovery_point) {
+            return Ok(None);
+        }
+        match segment.find(place, recovery_point, size, self.is_contiguous(), &mut window) {
+            Ok(Find::Found(batch)) if batch.header.base_offset == recovery_point => Ok(Some(batch.position)),
+            Ok(Find::PastEnd { next_offset }) if next_offset == recovery_point => Ok(Some(size)),
+            Ok(_) | Err(FindError::BadIndex(_)) => Ok(None),
+            // A torn batch right at the recovery point.
+            Err(FindError::Bad { position, .. }) => {
+                match segment.find_end(place, position, self.is_contiguous(), &mut window) {
+                    Ok(end) if end.next_offset == recovery_point => Ok(Some(position)),
+                    _ => Ok(None),
+                }
+            }
+            Err(FindError::Io(error)) => Err(self.io("read", segment.base_offset, error)),
+        }
+    }
+
+    /// Entries of both indexes up to `until` must grow, as every true index does.
+    fn indexes_grow(&self, segment: &Segment, until: i64) -> bool {
+        let place = self.place(segment.base_offset);
+        let base = segment.base_offset;
+        let mut last = OffsetPosition { offset: base - 1, position: 0 };
+        let mut offsets_grow = true;
+        let size = segment.size_bytes();
+        let walked = segment.offset_index.0.for_each(place, |_, bytes| {
+            let entry = OffsetPosition::decode(bytes, base);
+            if entry.offset >= until {
+                return false;
+            }
+            offsets_grow = entry.offset > last.offset
+                && entry.position > last.position
+                && u64::from(entry.position) < size;
+            last = entry;
+            offsets_grow
+        });
+        let mut last = TimestampOffset { timestamp: -1, offset: base - 1 };
+        let mut times_grow = true;
+        let walked_times = segment.time_index.0.for_each(place, |_, bytes| {
+            let entry = TimestampOffset::decode(bytes, base);
+            if entry.offset >= until {
+                return false;
+            }
+            times_grow = entry.timestamp > last.timestamp && entry.offset > last.offset;
+            last = entry;
+            times_grow
+        });
+        walked.is_ok() && walked_times.is_ok() && offsets_grow && times_grow
+    }
+
+    /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right.
+    fn check_segment(
+        &self,
+        segment: &Segment,
+        from: Option<u64>,
+        epochs: &mut LeaderEpochs,
+        window: &mut [u8],
+    ) -> Result<Checked, StorageError> {
+        let place = self.place(segment.base_offset);
+        let base = segment.base_offset;
+        let disk = self.shared.handles.disk();
+        let size = segment.size_bytes();
+        let failed = |error: std::io::Error| self.io("index", base, error);
+        let mut index = IndexBuilder::new();
+        let mut expected = base;
+        let start = from.unwrap_or(0);
+        if start > 0 {
+            segment.offset_index.truncate_to_position(place, start).map_err(failed)?;
+            let mut small = [0; LOOKUP_WINDOW_BYTES];
+            let end = segment
+                .find_end(place, start, self.is_contiguous(), &mut small)
+                .map_err(|error| self.io("read", base, std::io::Error::other(format!("{error:?}"))))?;
+            expected = end.next_offset;
+            segment.time_index.truncate_to_offset(place, expected).map_err(failed)?;
+            index.largest = end.largest;
+            if let Some(last) = segment.time_index.last(place).map_err(failed)?
+                && last.timestamp > index.largest.timestamp
+            {
+                index.largest = last;
+            }
+            let last = segment.offset_index.lookup(place, i64::MAX).map_err(failed)?;
+            index.bytes_since_entry = start - last.map_or(0, |entry| u64::from(entry.position));
+        } else {
+            segment.offset_index.0.truncate(place, 0).map_err(failed)?;
+            segment.time_index.0.truncate(place, 0).map_err(failed)?;
+        }
+        let handle = segment.handle(place, Access::Read).map_err(|error| self.io("open", base, error))?;
+        let mut scanner = Scanner::new(disk, &handle, window, start, size);
+        let interval = self.options.config.index_interval_bytes;
+        let mut valid_end = start;
+        let bad = loop {
+            let batch = match scanner.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break None,
+                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+                Err(ScanError::Bad { reason, .. }) => break Some(reason),
+            };
+            let header = &batch.header;
+            let last = header.last_offset();
+            if batch.is_v2() {
+                let gap_allowed = !self.is_contiguous();
+                if header.base_offset < expected || (header.base_offset > expected && !gap_allowed) {
+                    break Some(format!("offset {expected} should follow, not {}", header.base_offset));
+                }
+            } else if last < expected {
+                break Some(format!("offsets go back from {expected} to {last}"));
+            }
+            if last - base > i64::from(i32::MAX) {
+                break Some(format!("offset {last} is too far from the segment's base {base}"));
+            }
+            match scanner.crc_is_right(&batch) {
+                Ok(true) => {}
+                Ok(false) => break Some("its CRC is wrong".to_owned()),
+                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+                Err(ScanError::Bad { reason, .. }) => break Some(reason),
+            }
+            let epoch = header.partition_leader_epoch;
+            if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
+                epochs.assign(epoch, header.base_offset);
+            }
+            index.add(segment, place, header, batch.position, batch.size_bytes, interval).map_err(failed)?;
+            expected = last + 1;
+            valid_end = batch.end();
+        };
+        count(&self.shared.counters.recovery_bytes, size - start);
+        if let Some(reason) = &bad {
+            count(&self.shared.counters.truncated_bytes, size - valid_end);
+            tracing::warn!(
+                partition = %self.name(),
+                segment = base,
+                position = valid_end,
+                size_bytes = size,
+                next_offset = expected,
+                reason,
+                "cutting the log at the first batch that is not right"
+            );
+            let handle =
+                segment.handle(place, Access::Write).map_err(|error| self.io("open", base, error))?;
+            disk.set_length(handle.file(), handle.path(), valid_end)
+                .map_err(|error| self.io("truncate", base, error))?;
+            segment.set_size_bytes(valid_end);
+        }
+        segment.offset_index.0.flush_tail(place).map_err(failed)?;
+        segment.time_index.0.flush_tail(place).map_err(failed)?;
+        Ok(Checked { next_offset: expected, index, was_cut: bad.is_some() })
+    }
+}
