@@ -17,6 +17,7 @@ use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::net::registry::Registry;
 use crate::plan::{Budgets, Layout};
+use crate::producer_ids::ProducerIds;
 use crate::quorum::ControllerHandle;
 use crate::topics::{Partition, Topics};
 
@@ -41,6 +42,8 @@ pub(crate) struct Broker {
     pub(crate) topics: Topics,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) controller: ControllerHandle,
+    pub(crate) broker_epoch: i64,
+    pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) logs: LogManager,
     pub(crate) metadata_log: Arc<Log>,

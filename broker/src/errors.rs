@@ -4,6 +4,8 @@ use weir_coordinator::GroupError;
 use weir_protocol::messages::ErrorCode;
 use weir_storage::StorageError;
 
+use crate::quorum::ControllerError;
+
 /// The code that a client understands for what a log refused.
 pub(crate) fn storage_code(error: &StorageError) -> ErrorCode {
     match error {
@@ -52,4 +54,13 @@ pub(crate) fn group_code(error: &GroupError) -> ErrorCode {
 /// [`group_code`] of an optional error.
 pub(crate) fn group_result(error: Option<&GroupError>) -> ErrorCode {
     error.map_or(ErrorCode::NONE, group_code)
+}
+
+/// The code that a client understands for a command that the controller could not carry out. Both are worth another
+/// try: a full disk recovers, and a stopping server is followed by another.
+pub(crate) fn controller_code(error: &ControllerError) -> ErrorCode {
+    match error {
+        ControllerError::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        ControllerError::Stopping => ErrorCode::NOT_CONTROLLER,
+    }
 }

@@ -14,6 +14,7 @@ mod handlers;
 mod metrics;
 mod net;
 pub mod plan;
+mod producer_ids;
 mod publisher;
 mod quorum;
 mod request;

@@ -191,6 +191,15 @@ impl Request {
         }
     }
 
+    /// Encodes a reply part by part under a lease, as [`Reply::encode_parts`] does.
+    pub(crate) async fn reply_in_parts(
+        &self,
+        items: usize,
+        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        Reply::encode_parts(&self.broker.budgets.control, self.head(), items, encode).await
+    }
+
     /// What a reply to this request begins with.
     pub(crate) fn head(&self) -> ReplyHead {
         ReplyHead {
@@ -260,6 +269,35 @@ impl ReplyHead {
     }
 }
 
+/// A part of a reply that is encoded part by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// What stands before the items, their number included.
+    Head,
+    /// The item with this index.
+    Item(usize),
+    /// What stands behind them.
+    Tail,
+}
+
+/// Items that are encoded before other tasks get a turn.
+const ITEMS_IN_A_ROW: usize = 16;
+
+async fn walk_parts<S: Sink>(
+    items: usize,
+    encode: &impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+    sink: &mut S,
+) -> Result<(), EncodeError> {
+    encode(Part::Head, sink)?;
+    for item in 0..items {
+        if item % ITEMS_IN_A_ROW == ITEMS_IN_A_ROW - 1 {
+            tokio::task::yield_now().await;
+        }
+        encode(Part::Item(item), sink)?;
+    }
+    encode(Part::Tail, sink)
+}
+
 /// A reply on its way: bytes, and between them file ranges that go by `sendfile`.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
@@ -294,6 +332,28 @@ impl Reply {
         let mut bytes = Vec::with_capacity(size);
         head.put(&mut bytes, size - head.size_bytes());
         encode(&mut bytes)?;
+        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) })
+    }
+
+    /// As [`Reply::encode`], for replies that are made of many items, each described while it is encoded: memory is that
+    /// of the encoded bytes and of one item, and other tasks get their turn between items. `encode` must write the same
+    /// bytes each time it is called for a part.
+    pub(crate) async fn encode_parts(
+        control: &Budget,
+        head: ReplyHead,
+        items: usize,
+        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        let mut count = Counter::default();
+        walk_parts(items, &encode, &mut count).await?;
+        let size = head.size_bytes() + count.0;
+        let lease = match size {
+            0..=SMALL_BYTES => None,
+            _ => Some(control.lease(size as u64, Holder::new("reply", head.connection)).await?),
+        };
+        let mut bytes = Vec::with_capacity(size);
+        head.put(&mut bytes, count.0);
+        walk_parts(items, &encode, &mut bytes).await?;
         Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) })
     }
 

@@ -3,6 +3,7 @@
 //! Invariants: every lock is taken before a byte is read or written; nothing is served before the metadata, the logs
 //! and the listeners' ports are known; the clean-shutdown marker is written last.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::net::listener::{SocketOptions, accept_all, bind};
 use crate::net::registry::Registry;
 use crate::plan::{Layout, PlanInputs};
+use crate::producer_ids::ProducerIds;
 use crate::publisher::{ServerPublisher, log_config};
 use crate::quorum::{self, ControllerError, MetadataLog, MetadataLogError, OpenOptions, SnapshotPolicy};
 use crate::topics::Topics;
@@ -149,7 +151,7 @@ pub struct Server {
     broker: Arc<Broker>,
     tasks: Vec<JoinHandle<()>>,
     controller: std::thread::JoinHandle<()>,
-    broker_epoch: i64,
+    addresses: Vec<SocketAddr>,
 }
 
 impl Server {
@@ -211,6 +213,8 @@ impl Server {
             pool: ChunkPool::new(),
             topics: Topics::default(),
             controller: controller_handle,
+            broker_epoch,
+            producer_ids: ProducerIds::default(),
             logs,
             metadata_log: Arc::clone(metadata_log.log()),
             metadata_epoch: metadata_log.epoch(),
@@ -235,6 +239,7 @@ impl Server {
             .spawn(move || quorum::run(metadata_log, queue, publisher, policy))
             .map_err(|error| ServerError::System { what: "cannot start the controller's thread", error })?;
         let mut tasks = background::start(&broker);
+        let addresses = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
         for (index, socket) in sockets.into_iter().enumerate() {
             let listener = &broker.listeners[index];
             tracing::info!(listener = listener.name, address = %display_address(&socket), "listening");
@@ -247,7 +252,12 @@ impl Server {
             milliseconds = began.elapsed().as_millis() as u64,
             "started",
         );
-        Ok(Server { broker, tasks, controller, broker_epoch })
+        Ok(Server { broker, tasks, controller, addresses })
+    }
+
+    /// The addresses that the server listens on, in the order of `listeners`; ports asked for as 0 are the real ones.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Stops the server cleanly: no more requests, all logs closed, the marker written.
@@ -266,7 +276,7 @@ impl Server {
         while broker.registry.count() > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let (id, epoch) = (broker.node_id, self.broker_epoch);
+        let (id, epoch) = (broker.node_id, broker.broker_epoch);
         let shut_down =
             broker.controller.run(move |controller| controller.shut_down_broker(id, epoch).into()).await;
         if let Ok(Err(error)) = shut_down.map_err(|error| tracing::warn!("the controller is gone: {error}")) {
@@ -276,7 +286,7 @@ impl Server {
         // The thread answers the stop as its last act.
         let _ = self.controller.join();
         broker.metadata_log.close(now_ms(), true)?;
-        broker.logs.close(self.broker_epoch, now_ms())?;
+        broker.logs.close(broker.broker_epoch, now_ms())?;
         tracing::info!("stopped");
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Topics that the broker creates by itself: on demand of a metadata request, and its own offsets topic.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use weir_metadata::controller::{Controller, ControllerResult};
 use weir_metadata::properties::keys;
@@ -18,7 +19,8 @@ impl Broker {
     /// Creates the topics with the broker's defaults; the offsets topic with settings of its own. What fails is logged.
     pub(crate) async fn create_topics_on_demand(&self, names: BTreeSet<String>) {
         let topics = names.into_iter().map(|name| self.on_demand(name)).collect();
-        match self.create_topics(CreateTopicsRequest { topics, ..CreateTopicsRequest::default() }).await {
+        let request = Arc::new(CreateTopicsRequest { topics, ..CreateTopicsRequest::default() });
+        match self.create_topics(request).await {
             Ok(response) => {
                 for topic in response.topics {
                     match topic.error_code {
@@ -64,7 +66,7 @@ impl Broker {
     /// CreateTopics through the controller; served once it returns.
     pub(crate) async fn create_topics(
         &self,
-        request: CreateTopicsRequest,
+        request: Arc<CreateTopicsRequest>,
     ) -> Result<CreateTopicsResponse, ControllerError> {
         let create = move |controller: Controller<'_>| -> ControllerResult<CreateTopicsResponse> {
             controller.create_topics(&request, &mut random_uuid)

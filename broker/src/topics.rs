@@ -12,11 +12,14 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use weir_metadata::properties::TopicConfig;
+use weir_protocol::messages::ErrorCode;
 use weir_protocol::records::BatchHeader;
 use weir_protocol::wire::Uuid;
 use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, StorageError};
 
 pub(crate) use weir_metadata::controller::is_internal_topic as is_internal;
+
+use crate::broker::Broker;
 
 /// What a topic's configuration means for its requests.
 #[derive(Debug)]
@@ -233,5 +236,30 @@ impl Topics {
     /// Number of topics.
     pub(crate) fn count(&self) -> usize {
         self.tables.read().by_id.len()
+    }
+}
+
+impl Broker {
+    /// The partition that a client means, if this broker leads it under the epoch that the client knows (-1: any).
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR where the log could not be opened, FENCED_LEADER_EPOCH or
+    /// UNKNOWN_LEADER_EPOCH (KIP-320).
+    pub(crate) fn led_partition(
+        &self,
+        topic: &str,
+        index: i32,
+        current_leader_epoch: i32,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        let topic = self.topics.by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        let partition = topic.partition(index).ok_or_else(|| {
+            let known = usize::try_from(index).is_ok_and(|index| index < topic.partition_count());
+            if known { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION }
+        })?;
+        match current_leader_epoch {
+            epoch if epoch < 0 || epoch == partition.leader_epoch() => Ok(partition),
+            epoch if epoch < partition.leader_epoch() => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        }
     }
 }

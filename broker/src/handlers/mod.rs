@@ -2,6 +2,7 @@
 
 pub(crate) mod k00_produce;
 pub(crate) mod k01_fetch;
+pub(crate) mod k02_list_offsets;
 pub(crate) mod k03_metadata;
 mod k08_offset_commit;
 mod k09_offset_fetch;
@@ -13,6 +14,10 @@ mod k14_sync_group;
 mod k15_describe_groups;
 mod k16_list_groups;
 pub(crate) mod k18_api_versions;
+pub(crate) mod k19_create_topics;
+pub(crate) mod k20_delete_topics;
+pub(crate) mod k22_init_producer_id;
+pub(crate) mod k32_describe_configs;
 mod k42_delete_groups;
 mod k47_offset_delete;
 
@@ -31,6 +36,7 @@ const fn versions(min: i16, max: i16) -> VersionRange {
 pub(crate) const SERVED: &[(ApiKey, VersionRange)] = &[
     (ApiKey::Produce, versions(0, 13)),
     (ApiKey::Fetch, versions(4, 18)),
+    (ApiKey::ListOffsets, versions(1, 11)),
     (ApiKey::Metadata, versions(0, 13)),
     (ApiKey::OffsetCommit, versions(2, 10)),
     (ApiKey::OffsetFetch, versions(1, 10)),
@@ -42,6 +48,10 @@ pub(crate) const SERVED: &[(ApiKey, VersionRange)] = &[
     (ApiKey::DescribeGroups, versions(0, 6)),
     (ApiKey::ListGroups, versions(0, 5)),
     (ApiKey::ApiVersions, versions(0, 5)),
+    (ApiKey::CreateTopics, versions(0, 7)),
+    (ApiKey::DeleteTopics, versions(0, 6)),
+    (ApiKey::InitProducerId, versions(0, 5)),
+    (ApiKey::DescribeConfigs, versions(0, 4)),
     (ApiKey::DeleteGroups, versions(0, 3)),
     (ApiKey::OffsetDelete, versions(0, 0)),
 ];
@@ -59,6 +69,7 @@ pub(crate) fn served(api: ApiKey) -> Option<VersionRange> {
 pub(crate) async fn dispatch(request: Request) -> Result<Option<Reply>, ConnectionError> {
     match request.api {
         ApiKey::Fetch => k01_fetch::handle(request).await,
+        ApiKey::ListOffsets => k02_list_offsets::handle(request).await,
         ApiKey::Metadata => k03_metadata::handle(request).await,
         ApiKey::OffsetCommit => k08_offset_commit::handle(request).await,
         ApiKey::OffsetFetch => k09_offset_fetch::handle(request).await,
@@ -70,6 +81,10 @@ pub(crate) async fn dispatch(request: Request) -> Result<Option<Reply>, Connecti
         ApiKey::DescribeGroups => k15_describe_groups::handle(request).await,
         ApiKey::ListGroups => k16_list_groups::handle(request).await,
         ApiKey::ApiVersions => k18_api_versions::handle(request).await,
+        ApiKey::CreateTopics => k19_create_topics::handle(request).await,
+        ApiKey::DeleteTopics => k20_delete_topics::handle(request).await,
+        ApiKey::InitProducerId => k22_init_producer_id::handle(request).await,
+        ApiKey::DescribeConfigs => k32_describe_configs::handle(request).await,
         ApiKey::DeleteGroups => k42_delete_groups::handle(request).await,
         ApiKey::OffsetDelete => k47_offset_delete::handle(request).await,
         api => Err(ConnectionError::NotServed { key: api.code(), version: request.version }),

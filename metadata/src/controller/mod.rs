@@ -24,6 +24,7 @@ pub use bootstrap::{activation_records, bootstrap_records};
 pub use brokers::{BrokerRegistration, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock};
 pub use features::{SUPPORTED_FEATURES, SupportedFeature, unsupported_features};
 pub use topic_name::{is_internal_topic, validate_topic_name};
+pub use topics::creation_configs;
 
 use crate::image::MetadataImage;
 use crate::properties::BrokerConfig;

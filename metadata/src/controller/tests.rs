@@ -305,7 +305,8 @@ fn topics_are_made_with_the_counts_asked_for_or_the_defaults() {
         (partition.leader, &partition.isr[..], &partition.directories[..]),
         (1, &[1][..], &[DIRECTORY][..])
     );
-    let configs = reply.topics[1].configs.as_ref().unwrap();
+    let configs =
+        creation_configs(&world.config, &with_config(topic("b", 3, 1), "max.message.bytes", Some("2MiB")));
     assert!(configs.is_sorted_by(|a, b| a.name <= b.name));
     let size = configs.iter().find(|config| config.name == "max.message.bytes").unwrap();
     assert_eq!((size.value.as_deref(), size.config_source), (Some("2097152"), 1));

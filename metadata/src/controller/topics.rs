@@ -14,7 +14,7 @@ use super::topic_name::{CLUSTER_METADATA_TOPIC, validate_topic_name};
 use super::{ApiError, Controller, ControllerResult};
 use crate::image::{MetadataImage, directory_id, resource_type};
 use crate::properties::{
-    ConfigMap, Describe, canonical_topic_value, describe_topic, keys, validate_topic_configs,
+    BrokerConfig, ConfigMap, Describe, canonical_topic_value, describe_topic, keys, validate_topic_configs,
 };
 use crate::record_frame::MetadataRecord;
 
@@ -23,11 +23,36 @@ struct NewTopic {
     id: Uuid,
     partitions: usize,
     replicas: usize,
-    configs: ConfigMap,
+}
+
+/// The overrides that a topic to create asks for, sizes with a unit as plain numbers.
+fn overrides(topic: &CreatableTopic) -> ConfigMap {
+    let value =
+        |text: &Option<String>, name: &str| canonical_topic_value(name, text.as_deref().unwrap_or_default());
+    topic.configs.iter().map(|config| (config.name.clone(), value(&config.value, &config.name))).collect()
+}
+
+/// The configs of a topic that was created as asked, by name: what its result in the reply shows from version 5 on.
+pub fn creation_configs(broker: &BrokerConfig, topic: &CreatableTopic) -> Vec<CreatableTopicConfigs> {
+    let mut configs: Vec<CreatableTopicConfigs> =
+        describe_topic(broker, &overrides(topic), &Describe::default())
+            .into_iter()
+            .map(|entry| CreatableTopicConfigs {
+                name: entry.name,
+                value: entry.value,
+                read_only: entry.read_only,
+                config_source: entry.source.id(),
+                is_sensitive: entry.sensitive,
+                unknown_tags: UnknownTags::NONE,
+            })
+            .collect();
+    configs.sort_by(|a, b| a.name.cmp(&b.name));
+    configs
 }
 
 impl Controller<'_> {
-    /// CreateTopics: each topic by itself, all accepted ones in one batch. `new_id` gives random ids; ids that Kafka
+    /// CreateTopics: each topic by itself, all accepted ones in one batch. The results of created topics have no configs
+    /// yet: [`creation_configs`] gives them when they are sent, one topic at a time. `new_id` gives random ids; ids that Kafka
     /// keeps for itself, begin with `-` in text, or are taken are asked for again.
     pub fn create_topics(
         &self,
@@ -82,7 +107,7 @@ impl Controller<'_> {
                 format!("Topic '{name}' collides with existing topic: {other}"),
             ));
         }
-        let configs = self.creation_configs(topic)?;
+        let configs = self.checked_overrides(topic)?;
         let assignments = self.assignments(topic, batch)?;
         let id = free_id(batch.image(), new_id);
         let replicas = assignments.first().map_or(0, Vec::len);
@@ -105,10 +130,10 @@ impl Controller<'_> {
             records.push(self.partition_record(id, index, replicas).into());
         }
         batch.accept(records)?;
-        Ok(NewTopic { id, partitions, replicas, configs })
+        Ok(NewTopic { id, partitions, replicas })
     }
 
-    fn creation_configs(&self, topic: &CreatableTopic) -> Result<ConfigMap, ApiError> {
+    fn checked_overrides(&self, topic: &CreatableTopic) -> Result<ConfigMap, ApiError> {
         let invalid = |message: String| ApiError::new(ErrorCode::INVALID_CONFIG, message);
         let nulls: Vec<&str> = topic
             .configs
@@ -119,14 +144,7 @@ impl Controller<'_> {
         if !nulls.is_empty() {
             return Err(invalid(format!("Null value not supported for topic configs: {}", nulls.join(","))));
         }
-        let value = |text: &Option<String>, name: &str| {
-            canonical_topic_value(name, text.as_deref().unwrap_or_default())
-        };
-        let configs: ConfigMap = topic
-            .configs
-            .iter()
-            .map(|config| (config.name.clone(), value(&config.value, &config.name)))
-            .collect();
+        let configs = overrides(topic);
         validate_topic_configs(self.config, &configs).map_err(|error| ApiError::invalid_config(&error))?;
         Ok(configs)
     }
@@ -308,19 +326,6 @@ impl Controller<'_> {
     }
 
     fn created(&self, name: &str, topic: &NewTopic) -> CreatableTopicResult {
-        let mut configs: Vec<CreatableTopicConfigs> =
-            describe_topic(self.config, &topic.configs, &Describe::default())
-                .into_iter()
-                .map(|entry| CreatableTopicConfigs {
-                    name: entry.name,
-                    value: entry.value,
-                    read_only: entry.read_only,
-                    config_source: entry.source.id(),
-                    is_sensitive: entry.sensitive,
-                    unknown_tags: UnknownTags::NONE,
-                })
-                .collect();
-        configs.sort_by(|a, b| a.name.cmp(&b.name));
         CreatableTopicResult {
             name: name.to_owned(),
             topic_id: topic.id,
@@ -329,7 +334,7 @@ impl Controller<'_> {
             topic_config_error_code: ErrorCode::NONE,
             num_partitions: i32::try_from(topic.partitions).unwrap_or(i32::MAX),
             replication_factor: i16::try_from(topic.replicas).unwrap_or(i16::MAX),
-            configs: Some(configs),
+            configs: None,
             unknown_tags: UnknownTags::NONE,
         }
     }

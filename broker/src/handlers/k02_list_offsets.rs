@@ -1,0 +1,294 @@
+//! ListOffsets: the ends of partitions, and offsets by timestamp, down to the record inside a compressed batch.
+//!
+//! Method: ends are read from memory. A lookup by timestamp reads files, so it runs on a blocking thread; the batch
+//! that it looks into lies under a lease of the receive share, which has room for the largest batch and its
+//! decompression. How much a batch takes is known when it is found: the lookup then stops, waits for the memory and
+//! runs again, so nothing is held while it waits.
+
+use std::collections::HashSet;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use weir_budget::{BudgetError, Holder};
+use weir_protocol::messages::ErrorCode;
+use weir_protocol::messages::k02_list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+use weir_protocol::records::{
+    Codec, InflateLimits, Scratch, TimestampedOffset, find_offset_by_timestamp, find_offset_of_max_timestamp,
+    max_working_memory_bytes, working_memory_bytes,
+};
+use weir_storage::{BatchRange, StorageError};
+
+use crate::broker::Broker;
+use crate::connection::ConnectionError;
+use crate::errors::storage_code;
+use crate::request::{Reply, Request};
+use crate::topics::Partition;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// "No offset" and "no timestamp" in an answer.
+const NONE: i64 = -1;
+const NO_EPOCH: i32 = -1;
+/// `replica_id` of a client; a replica, or a tool that plays one, sees up to the log end.
+const CONSUMER: i32 = -1;
+const READ_COMMITTED: i8 = 1;
+
+/// What is found for one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    offset: i64,
+    timestamp: i64,
+    leader_epoch: i32,
+}
+
+impl Found {
+    const NOTHING: Found = Found { offset: NONE, timestamp: NONE, leader_epoch: NO_EPOCH };
+}
+
+/// Answers one request.
+pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
+    let asked = request.decode(ListOffsetsRequest::decode)?;
+    let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
+    let entry = size_of::<ListOffsetsPartitionResponse>() + size_of::<(&str, i32)>() * 2;
+    let _work = request.lease_work((partitions * entry) as u64).await?;
+    let mut seen = HashSet::with_capacity(partitions);
+    let repeated: HashSet<(&str, i32)> = asked
+        .topics
+        .iter()
+        .flat_map(|topic| {
+            topic.partitions.iter().map(|partition| (topic.name.as_str(), partition.partition_index))
+        })
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    drop(seen);
+    let mut topics = Vec::with_capacity(asked.topics.len());
+    for topic in &asked.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for partition in &topic.partitions {
+            let found = if repeated.contains(&(topic.name.as_str(), partition.partition_index)) {
+                Err(ErrorCode::INVALID_REQUEST)
+            } else {
+                answer(&request, &asked, &topic.name, partition).await
+            };
+            let (error_code, found) = match found {
+                Ok(found) => (ErrorCode::NONE, found),
+                Err(code) => (code, Found::NOTHING),
+            };
+            partitions.push(ListOffsetsPartitionResponse {
+                partition_index: partition.partition_index,
+                error_code,
+                timestamp: found.timestamp,
+                offset: found.offset,
+                leader_epoch: if request.version >= 4 { found.leader_epoch } else { NO_EPOCH },
+                ..ListOffsetsPartitionResponse::default()
+            });
+        }
+        topics.push(ListOffsetsTopicResponse {
+            name: topic.name.clone(),
+            partitions,
+            ..ListOffsetsTopicResponse::default()
+        });
+    }
+    let response = ListOffsetsResponse { topics, ..ListOffsetsResponse::default() };
+    Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
+}
+
+/// The first version that knows a special timestamp.
+fn first_version(timestamp: i64) -> Option<i16> {
+    match timestamp {
+        0.. | LATEST | EARLIEST => Some(1),
+        MAX_TIMESTAMP => Some(7),
+        EARLIEST_LOCAL => Some(8),
+        LATEST_TIERED => Some(9),
+        EARLIEST_PENDING_UPLOAD => Some(11),
+        _ => None,
+    }
+}
+
+async fn answer(
+    request: &Request,
+    asked: &ListOffsetsRequest,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+) -> Result<Found, ErrorCode> {
+    if first_version(wanted.timestamp).is_none_or(|first| request.version < first) {
+        return Err(ErrorCode::UNSUPPORTED_VERSION);
+    }
+    let broker = &request.broker;
+    let partition = broker.led_partition(topic, wanted.partition_index, wanted.current_leader_epoch)?;
+    let log = &partition.log;
+    let last_fetchable = match (asked.replica_id, asked.isolation_level) {
+        (CONSUMER, READ_COMMITTED) => log.last_stable_offset().get(),
+        (CONSUMER, _) => log.high_watermark().get(),
+        _ => log.log_end_offset().get(),
+    };
+    match wanted.timestamp {
+        LATEST => {
+            Ok(Found { offset: last_fetchable, timestamp: NONE, leader_epoch: partition.leader_epoch() })
+        }
+        EARLIEST | EARLIEST_LOCAL => {
+            let start = log.log_start_offset().get();
+            let epoch = log.leader_epochs().earliest().filter(|entry| entry.start_offset <= start);
+            let leader_epoch = epoch.map_or(NO_EPOCH, |entry| entry.epoch);
+            Ok(Found { offset: start, timestamp: NONE, leader_epoch })
+        }
+        // Nothing is tiered yet.
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Found::NOTHING),
+        timestamp => {
+            let found = look_up(broker, request.connection.id, &partition, timestamp).await?;
+            Ok(match found {
+                Some((found, leader_epoch)) if found.offset < last_fetchable => {
+                    Found { offset: found.offset, timestamp: found.timestamp, leader_epoch }
+                }
+                _ => Found::NOTHING,
+            })
+        }
+    }
+}
+
+/// Why a lookup ended without an answer.
+enum Stopped {
+    Storage(StorageError),
+    /// The batch takes more memory than there is under the lease.
+    NeedsMemory(u64),
+}
+
+impl From<StorageError> for Stopped {
+    fn from(error: StorageError) -> Self {
+        Stopped::Storage(error)
+    }
+}
+
+type Hit = Option<(TimestampedOffset, i32)>;
+
+async fn look_up(
+    broker: &Arc<Broker>,
+    connection: u64,
+    partition: &Arc<Partition>,
+    timestamp: i64,
+) -> Result<Hit, ErrorCode> {
+    let mut needed = 0;
+    loop {
+        let lease = match needed {
+            0 => None,
+            bytes => {
+                let holder = Holder::new("timestamp lookup", connection);
+                let leased = broker.budgets.receive.lease(bytes, holder).await;
+                Some(leased.map_err(|error| too_large(partition, &error))?)
+            }
+        };
+        let (partition_there, limits) = (Arc::clone(partition), broker.inflate_limits);
+        let looked = tokio::task::spawn_blocking(move || {
+            let memory = lease.as_ref().map_or(0, weir_budget::Lease::bytes);
+            search(&partition_there, timestamp, &limits, memory)
+        });
+        match looked.await {
+            Ok(Ok(hit)) => return Ok(hit),
+            // Each round asks for more than the one before, up to what the share holds.
+            Ok(Err(Stopped::NeedsMemory(bytes))) if bytes > needed => needed = bytes,
+            Ok(Err(Stopped::NeedsMemory(_))) | Err(_) => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            Ok(Err(Stopped::Storage(error))) => {
+                broker.note_read_failure(partition, &error);
+                return Err(storage_code(&error));
+            }
+        }
+    }
+}
+
+fn too_large(partition: &Partition, error: &BudgetError) -> ErrorCode {
+    tracing::warn!(
+        topic = &*partition.topic,
+        partition = partition.index,
+        "cannot look into a batch for a timestamp: {error}"
+    );
+    ErrorCode::UNKNOWN_SERVER_ERROR
+}
+
+/// Runs on a blocking thread. `memory` bytes are leased for the batch that is looked into.
+fn search(
+    partition: &Partition,
+    timestamp: i64,
+    limits: &InflateLimits,
+    memory: u64,
+) -> Result<Hit, Stopped> {
+    let log = &partition.log;
+    let from = log.log_start_offset().get();
+    let mut scratch = Scratch::new(0);
+    let mut look_into = |batch: &BatchRange| {
+        let body = body_under(partition, batch, limits, memory)?;
+        let slices = [IoSlice::new(&body)];
+        let found = if timestamp == MAX_TIMESTAMP {
+            find_offset_of_max_timestamp(&batch.header, &slices, limits, &mut scratch)
+        } else {
+            find_offset_by_timestamp(&batch.header, &slices, timestamp, from, limits, &mut scratch)
+        };
+        found.map_err(|error| damaged(partition, batch, error.to_string()))
+    };
+    match timestamp {
+        MAX_TIMESTAMP => log.offset_of_max_timestamp(look_into),
+        _ => log.offset_for_timestamp(timestamp, &mut look_into),
+    }
+}
+
+/// The batch's body, if it and its decompression fit in `memory`.
+fn body_under(
+    partition: &Partition,
+    batch: &BatchRange,
+    limits: &InflateLimits,
+    memory: u64,
+) -> Result<Vec<u8>, Stopped> {
+    let size = batch.header.body_size_bytes();
+    let codec = batch.header.compression().map_err(|error| damaged(partition, batch, error.to_string()))?;
+    let at_least = size as u64;
+    if at_least > memory {
+        let work = match codec {
+            Codec::None => 0,
+            codec => max_working_memory_bytes(codec, size, limits),
+        };
+        return Err(Stopped::NeedsMemory(at_least.saturating_add(work as u64)));
+    }
+    let body = batch.read_body().map_err(|source| StorageError::Io {
+        action: "read",
+        path: partition.log.dir().to_path_buf(),
+        source,
+    })?;
+    let work = working_memory_bytes(&batch.header, &[IoSlice::new(&body)], limits)
+        .map_err(|error| damaged(partition, batch, error.to_string()))?;
+    let needed = at_least.saturating_add(work as u64);
+    if needed > memory { Err(Stopped::NeedsMemory(needed)) } else { Ok(body) }
+}
+
+fn damaged(partition: &Partition, batch: &BatchRange, reason: String) -> Stopped {
+    Stopped::Storage(StorageError::CorruptBatch {
+        topic_partition: partition.log.topic_partition().clone(),
+        offset: batch.header.base_offset,
+        path: batch.range.file.path().to_path_buf(),
+        position: batch.range.position,
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_timestamps_are_known_from_their_version_on() {
+        let known = |timestamp, version| first_version(timestamp).is_some_and(|first| version >= first);
+        for (timestamp, first) in
+            [(0, 1), (i64::MAX, 1), (-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)]
+        {
+            assert!(known(timestamp, first), "{timestamp}");
+            assert!(!known(timestamp, first - 1), "{timestamp}");
+        }
+        assert!(!known(-7, 11) && !known(i64::MIN, 11));
+    }
+}

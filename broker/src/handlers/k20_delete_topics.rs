@@ -1,0 +1,40 @@
+//! DeleteTopics, by name or by id.
+
+use std::sync::Arc;
+
+use weir_protocol::messages::k20_delete_topics::{
+    DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse,
+};
+use weir_protocol::wire::Uuid;
+
+use crate::connection::ConnectionError;
+use crate::errors::controller_code;
+use crate::request::{Reply, Request};
+
+/// Deletes the topics and answers once nobody is served from them any more.
+pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
+    let asked = Arc::new(request.decode(DeleteTopicsRequest::decode)?);
+    let version = request.version;
+    let for_controller = Arc::clone(&asked);
+    let deleted = request
+        .broker
+        .controller
+        .run(move |controller| controller.delete_topics(&for_controller, version))
+        .await;
+    let response = deleted.unwrap_or_else(|error| {
+        let refused = |name: Option<String>, topic_id: Uuid| DeletableTopicResult {
+            name,
+            topic_id,
+            error_code: controller_code(&error),
+            error_message: Some(error.to_string()),
+            ..DeletableTopicResult::default()
+        };
+        let by_name = asked.topic_names.iter().map(|name| refused(Some(name.clone()), Uuid::ZERO));
+        let by_either = asked.topics.iter().map(|topic| refused(topic.name.clone(), topic.topic_id));
+        DeleteTopicsResponse {
+            responses: by_name.chain(by_either).collect(),
+            ..DeleteTopicsResponse::default()
+        }
+    });
+    Ok(Some(request.reply(|w| response.encode(w, version)).await?))
+}

@@ -1,0 +1,126 @@
+//! Offsets and producer ids.
+
+use weir_protocol::messages::*;
+use weir_protocol::records::Codec;
+
+use crate::support::{Client, Running};
+
+fn ask(topic: &str, partition_index: i32, timestamp: i64) -> ListOffsetsRequest {
+    ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: topic.to_string(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index,
+                timestamp,
+                ..ListOffsetsPartition::default()
+            }],
+            ..ListOffsetsTopic::default()
+        }],
+        ..ListOffsetsRequest::default()
+    }
+}
+
+fn list(client: &mut Client, topic: &str, timestamp: i64, version: i16) -> (ErrorCode, i64, i64) {
+    let mut response = client.call(&ask(topic, 0, timestamp), version);
+    let found = response.topics.remove(0).partitions.remove(0);
+    (found.error_code, found.offset, found.timestamp)
+}
+
+#[test]
+fn timestamps_are_found_inside_compressed_batches_in_every_version() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    let base = 1_700_000_000_000;
+    for (batch, codec) in
+        [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd].into_iter().enumerate()
+    {
+        let times: Vec<i64> = (0..100).map(|record| base + (batch * 1000 + record * 10) as i64).collect();
+        assert_eq!(client.produce("t", 0, codec, &times), batch as i64 * 100);
+    }
+    let (first, last) = client.versions(ApiKey::ListOffsets);
+    assert_eq!((first, last), (1, 11));
+    for version in first..=last {
+        for batch in 0..5 {
+            let asked = base + batch * 1000 + 495;
+            let expected = (ErrorCode::NONE, batch * 100 + 50, base + batch * 1000 + 500);
+            assert_eq!(list(&mut client, "t", asked, version), expected, "version {version}, batch {batch}");
+        }
+        assert_eq!(list(&mut client, "t", base + 999_999, version), (ErrorCode::NONE, -1, -1));
+        assert_eq!(list(&mut client, "t", -1, version), (ErrorCode::NONE, 500, -1));
+        assert_eq!(list(&mut client, "t", -2, version), (ErrorCode::NONE, 0, -1));
+        let special = |first: i16, found| {
+            if version >= first { found } else { (ErrorCode::UNSUPPORTED_VERSION, -1, -1) }
+        };
+        assert_eq!(list(&mut client, "t", -3, version), special(7, (ErrorCode::NONE, 499, base + 4990)));
+        assert_eq!(list(&mut client, "t", -4, version), special(8, (ErrorCode::NONE, 0, -1)));
+        assert_eq!(list(&mut client, "t", -5, version), special(9, (ErrorCode::NONE, -1, -1)));
+        assert_eq!(list(&mut client, "t", -6, version), special(11, (ErrorCode::NONE, -1, -1)));
+        assert_eq!(list(&mut client, "t", -7, version), (ErrorCode::UNSUPPORTED_VERSION, -1, -1));
+        assert_eq!(list(&mut client, "nosuch", -1, version).0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+    let mut request = ask("t", 0, -1);
+    request.topics[0].partitions[0].current_leader_epoch = 9;
+    let response = client.call(&request, 11);
+    assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::UNKNOWN_LEADER_EPOCH);
+    let mut request = ask("t", 0, -1);
+    let twice = request.topics[0].partitions[0].clone();
+    request.topics[0].partitions.push(twice);
+    let response = client.call(&request, 11);
+    assert_eq!(response.topics[0].partitions[1].error_code, ErrorCode::INVALID_REQUEST);
+}
+
+#[test]
+fn the_maximum_timestamp_is_the_first_record_that_has_it() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    assert_eq!(list(&mut client, "t", -3, 7), (ErrorCode::NONE, -1, -1));
+    client.produce("t", 0, Codec::Zstd, &[10, 900, 30, 900]);
+    client.produce("t", 0, Codec::None, &[40, 50]);
+    assert_eq!(list(&mut client, "t", -3, 7), (ErrorCode::NONE, 1, 900));
+}
+
+#[test]
+fn producer_ids_are_never_given_twice_not_even_after_a_restart() {
+    let mut running = Running::start("");
+    let mut client = running.client();
+    let (first, last) = client.versions(ApiKey::InitProducerId);
+    assert_eq!((first, last), (0, 5));
+    let none = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        ..InitProducerIdRequest::default()
+    };
+    let mut ids = Vec::new();
+    for version in first..=last {
+        let response = client.call(&none, version);
+        assert_eq!((response.error_code, response.producer_epoch), (ErrorCode::NONE, 0));
+        ids.push(response.producer_id);
+    }
+    for _ in 0..1500 {
+        ids.push(client.call(&none, 4).producer_id);
+    }
+    running.restart();
+    let mut client = running.client();
+    ids.push(client.call(&none, 4).producer_id);
+    assert!(ids.iter().all(|id| *id >= 0));
+    assert!(ids.is_sorted_by(|a, b| a < b), "each id is new");
+}
+
+#[test]
+fn a_transactional_producer_is_told_at_once_that_transactions_are_not_served() {
+    let running = Running::start("");
+    let mut client = running.client();
+    let ask = |id: &str| InitProducerIdRequest {
+        transactional_id: Some(id.to_string()),
+        ..InitProducerIdRequest::default()
+    };
+    let response = client.call(&ask("txn"), 4);
+    assert_eq!((response.error_code, response.producer_id), (ErrorCode::UNSUPPORTED_VERSION, -1));
+    assert_eq!(client.call(&ask(""), 4).error_code, ErrorCode::INVALID_REQUEST);
+    let half =
+        InitProducerIdRequest { transactional_id: None, producer_id: 5, ..InitProducerIdRequest::default() };
+    assert_eq!(client.call(&half, 4).error_code, ErrorCode::INVALID_REQUEST);
+}

@@ -1,0 +1,245 @@
+//! A server in this process on a port of its own in a temporary directory, and a small blocking client for it.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weir_broker::Server;
+use weir_metadata::properties::{BrokerConfig, PropertySet};
+use weir_protocol::messages::*;
+use weir_protocol::records::{BatchBuilder, Codec};
+use weir_protocol::wire::{DecodeError, EncodeError, Reader, Sink};
+
+/// A request and the response that belongs to it.
+pub trait Call {
+    /// The response.
+    type Response;
+    /// The api key.
+    const API: ApiKey;
+    /// Writes the request.
+    fn write(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError>;
+    /// Reads the response.
+    fn read(r: &mut Reader<'_>, version: i16) -> Result<Self::Response, DecodeError>;
+}
+
+macro_rules! calls {
+    ($($request:ident => $response:ident;)*) => {
+        $(impl Call for $request {
+            type Response = $response;
+            const API: ApiKey = $request::API_KEY;
+            fn write(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
+                self.encode(w, version)
+            }
+            fn read(r: &mut Reader<'_>, version: i16) -> Result<$response, DecodeError> {
+                $response::decode(r, version)
+            }
+        })*
+    };
+}
+
+calls! {
+    AlterConfigsRequest => AlterConfigsResponse;
+    AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse;
+    ApiVersionsRequest => ApiVersionsResponse;
+    CreateAclsRequest => CreateAclsResponse;
+    CreatePartitionsRequest => CreatePartitionsResponse;
+    CreateTopicsRequest => CreateTopicsResponse;
+    DeleteAclsRequest => DeleteAclsResponse;
+    DeleteRecordsRequest => DeleteRecordsResponse;
+    DeleteTopicsRequest => DeleteTopicsResponse;
+    DescribeAclsRequest => DescribeAclsResponse;
+    DescribeClientQuotasRequest => DescribeClientQuotasResponse;
+    DescribeClusterRequest => DescribeClusterResponse;
+    DescribeConfigsRequest => DescribeConfigsResponse;
+    DescribeLogDirsRequest => DescribeLogDirsResponse;
+    DescribeProducersRequest => DescribeProducersResponse;
+    DescribeQuorumRequest => DescribeQuorumResponse;
+    DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse;
+    DescribeUserScramCredentialsRequest => DescribeUserScramCredentialsResponse;
+    ElectLeadersRequest => ElectLeadersResponse;
+    IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse;
+    InitProducerIdRequest => InitProducerIdResponse;
+    ListConfigResourcesRequest => ListConfigResourcesResponse;
+    ListOffsetsRequest => ListOffsetsResponse;
+    ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse;
+    MetadataRequest => MetadataResponse;
+    OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse;
+    ProduceRequest => ProduceResponse;
+    UnregisterBrokerRequest => UnregisterBrokerResponse;
+    UpdateFeaturesRequest => UpdateFeaturesResponse;
+}
+
+/// A running server; stops with its drop.
+pub struct Running {
+    runtime: tokio::runtime::Runtime,
+    server: Option<Server>,
+    address: SocketAddr,
+    dir: TempDir,
+    properties: String,
+}
+
+impl Running {
+    /// Starts a server with these lines of properties beside the ones that every test needs.
+    pub fn start(properties: &str) -> Running {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (server, address) = start(&runtime, dir.path(), properties);
+        Running { runtime, server: Some(server), address, dir, properties: properties.to_string() }
+    }
+
+    /// Stops and starts again on the same directory.
+    pub fn restart(&mut self) {
+        self.stop();
+        let (server, address) = start(&self.runtime, self.dir.path(), &self.properties);
+        (self.server, self.address) = (Some(server), address);
+    }
+
+    fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.runtime.block_on(server.stop()).unwrap();
+        }
+    }
+
+    /// The log directory.
+    pub fn log_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The port of the first listener.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, correlation_id: 0 }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+fn start(runtime: &tokio::runtime::Runtime, dir: &Path, properties: &str) -> (Server, SocketAddr) {
+    let text = format!(
+        "log.dirs={}\nlisteners=PLAINTEXT://127.0.0.1:0\nhttp.listener=\nnode.id=7\n{properties}\n",
+        dir.display()
+    );
+    let config = BrokerConfig::from_properties(&PropertySet::parse(text.as_bytes()).unwrap()).unwrap().config;
+    let server = runtime.block_on(Server::start(config)).unwrap();
+    let address = server.addresses()[0];
+    (server, address)
+}
+
+/// A blocking client on one connection.
+pub struct Client {
+    stream: TcpStream,
+    correlation_id: i32,
+}
+
+impl Client {
+    /// Sends a request in a version and waits for its response, which must decode to its last byte.
+    pub fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
+        self.correlation_id += 1;
+        let header = RequestHeader {
+            request_api_key: C::API.code(),
+            request_api_version: version,
+            correlation_id: self.correlation_id,
+            client_id: Some("test".to_string()),
+            ..RequestHeader::default()
+        };
+        let mut frame = vec![0; 4];
+        header.encode(&mut frame, C::API.request_header_version(version)).unwrap();
+        request.write(&mut frame, version).unwrap();
+        let size = (frame.len() - 4) as u32;
+        frame[..4].copy_from_slice(&size.to_be_bytes());
+        self.stream.write_all(&frame).unwrap();
+        let mut prefix = [0; 4];
+        self.stream.read_exact(&mut prefix).unwrap();
+        let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
+        self.stream.read_exact(&mut body).unwrap();
+        let mut reader = Reader::new(&body, 64 << 20);
+        assert_eq!(reader.i32().unwrap(), self.correlation_id);
+        if C::API.response_header_version(version) >= 1 {
+            assert!(reader.unknown_tags().unwrap().is_empty());
+        }
+        let response = C::read(&mut reader, version).unwrap_or_else(|error| {
+            panic!("{} version {version}: {error}: {body:02x?}", C::API.name());
+        });
+        reader.finish().unwrap();
+        response
+    }
+
+    /// The lowest and the highest version in which the server serves an API.
+    pub fn versions(&mut self, api: ApiKey) -> (i16, i16) {
+        let response = self.call(&ApiVersionsRequest::default(), 0);
+        let row = response.api_keys.iter().find(|row| row.api_key == api.code());
+        row.map(|row| (row.min_version, row.max_version))
+            .unwrap_or_else(|| panic!("{} is not served", api.name()))
+    }
+
+    /// Creates topics with this many partitions; all must succeed.
+    pub fn create(&mut self, topics: &[(&str, i32, &[(&str, &str)])]) -> CreateTopicsResponse {
+        let topics = topics.iter().map(|(name, num_partitions, configs)| CreatableTopic {
+            name: (*name).to_string(),
+            num_partitions: *num_partitions,
+            replication_factor: 1,
+            configs: configs
+                .iter()
+                .map(|(name, value)| CreatableTopicConfig {
+                    name: (*name).to_string(),
+                    value: Some((*value).to_string()),
+                    ..CreatableTopicConfig::default()
+                })
+                .collect(),
+            ..CreatableTopic::default()
+        });
+        let request = CreateTopicsRequest { topics: topics.collect(), ..CreateTopicsRequest::default() };
+        let response = self.call(&request, 7);
+        for topic in &response.topics {
+            assert_eq!(topic.error_code, ErrorCode::NONE, "{topic:?}");
+        }
+        response
+    }
+
+    /// Produces one batch of records with these timestamps; answers its base offset.
+    pub fn produce(&mut self, topic: &str, index: i32, codec: Codec, timestamps: &[i64]) -> i64 {
+        let mut batch = BatchBuilder::new(codec);
+        for timestamp in timestamps {
+            batch.append(*timestamp, Some(b"key"), Some(&[b'v'; 100]), &[]).unwrap();
+        }
+        self.produce_batch(topic, index, batch.build().unwrap()).base_offset
+    }
+
+    /// Produces a finished batch, which must be taken.
+    pub fn produce_batch(&mut self, topic: &str, index: i32, batch: Vec<u8>) -> PartitionProduceResponse {
+        let data = PartitionProduceData { index, records: Some(batch), ..PartitionProduceData::default() };
+        let topic_data = TopicProduceData {
+            name: topic.to_string(),
+            partition_data: vec![data],
+            ..TopicProduceData::default()
+        };
+        let request = ProduceRequest {
+            acks: 1,
+            timeout_ms: 1000,
+            topic_data: vec![topic_data],
+            ..ProduceRequest::default()
+        };
+        let mut response = self.call(&request, 9);
+        let answer = response.responses.remove(0).partition_responses.remove(0);
+        assert_eq!(answer.error_code, ErrorCode::NONE, "{answer:?}");
+        answer
+    }
+}
