@@ -1,4 +1,4 @@
-//! What runs beside the requests: the reaper, trimming, checkpoints, retention, flushes, deletions, the scrub, groups.
+//! What runs beside the requests: the reaper with its sample of the memory, trimming, checkpoints, retention, flushes, deletions, the scrub, groups.
 //!
 //! Method: short work runs on the runtime's timer; what touches files runs on one blocking thread, one job after the
 //! other, so that it never competes with itself.
@@ -12,11 +12,14 @@ use weir_metadata::properties::keys;
 use weir_storage::Scrubber;
 
 use crate::broker::Broker;
+use crate::http::process::process_memory;
 
 /// How often idle and stalled connections are looked for.
 const REAP_EVERY: Duration = Duration::from_millis(250);
 /// How often idle chunks are given back.
 const TRIM_EVERY: Duration = Duration::from_secs(5);
+/// Quantiles of request times are of the last one to two windows.
+const METRICS_WINDOW: Duration = Duration::from_secs(60);
 /// The beat of the thread that looks after the logs.
 const LOGS_EVERY: Duration = Duration::from_millis(500);
 
@@ -25,6 +28,7 @@ pub(crate) fn start(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     vec![
         tokio::spawn(reap(Arc::clone(broker))),
         tokio::spawn(trim(Arc::clone(broker))),
+        tokio::spawn(turn_windows(Arc::clone(broker))),
         tokio::spawn(look_after_logs(Arc::clone(broker))),
         tokio::spawn(load_groups(Arc::clone(broker))),
         tokio::spawn(tick_groups(Arc::clone(broker))),
@@ -45,6 +49,9 @@ async fn reap(broker: Arc<Broker>) {
         };
         let stall = millis(config.get(keys::RECEIVE_STALL_TIMEOUT_MS));
         let budgets = &broker.budgets;
+        if let Some(memory) = process_memory() {
+            broker.metrics.note_anonymous(memory.anonymous);
+        }
         broker.registry.reap(max_idle, stall, [&budgets.receive, &budgets.control, &budgets.fetch]);
     }
 }
@@ -54,6 +61,15 @@ async fn trim(broker: Arc<Broker>) {
     loop {
         beat.tick().await;
         broker.pool.trim();
+    }
+}
+
+async fn turn_windows(broker: Arc<Broker>) {
+    let mut beat = interval(METRICS_WINDOW);
+    beat.tick().await;
+    loop {
+        beat.tick().await;
+        broker.metrics.apis.turn_window();
     }
 }
 

@@ -114,6 +114,9 @@ impl Broker {
     }
 
     fn note_storage_failure(&self, action: &str, partition: &Partition, error: &StorageError) {
+        if matches!(error, StorageError::TooManyProducerIds { .. }) {
+            self.metrics.limit_reached("max.producer.ids");
+        }
         let ours = error.is_disk_failure()
             || matches!(error, StorageError::CorruptBatch { .. } | StorageError::TooManyProducerIds { .. });
         if ours && let Some(unsaid) = self.storage_complaints.allow() {

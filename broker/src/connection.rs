@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::net::TcpStream;
 use weir_budget::{BudgetError, Holder};
@@ -99,7 +100,15 @@ pub(crate) async fn serve(broker: Arc<Broker>, registered: Registered, stream: T
         ConnectionError::Encode(_) => {
             tracing::error!(connection = state.id, peer = %state.peer, "closing the connection: {error}");
         }
-        _ => {
+        error => {
+            match error {
+                ConnectionError::Foreign(_) => {
+                    broker.metrics.foreign_protocols.inc();
+                }
+                ConnectionError::FrameSize { .. } => broker.metrics.limit_reached("socket.request.max.bytes"),
+                ConnectionError::Budget(_) => broker.metrics.limit_reached("memory.budget.bytes"),
+                _ => {}
+            }
             if let Some(unsaid) = broker.complaints.allow() {
                 let listener = broker.listener_name(state.listener);
                 tracing::warn!(
@@ -158,15 +167,31 @@ async fn serve_frame(
             receiver.skip(size).await?;
             let reply =
                 k18_api_versions::unsupported_version(broker, receiver.state.id, correlation_id).await?;
+            broker.metrics.apis.answered(api, reply.first_error);
             return Ok(reply.send(receiver).await?);
         }
         return Err(not_served);
     }
+    let began = Instant::now();
+    broker.metrics.apis.began(api, version);
+    let served = serve_request(broker, receiver, api, size).await;
+    broker.metrics.apis.ended(api, began.elapsed(), served.is_ok());
+    served
+}
+
+/// Receives the request of `api` in a frame of `size` bytes, and answers it.
+async fn serve_request(
+    broker: &Arc<Broker>,
+    receiver: &mut Receiver,
+    api: ApiKey,
+    size: usize,
+) -> Result<(), ConnectionError> {
     if api == ApiKey::Produce {
         let frame = Frame::new(receiver, size);
         let reply = Box::pin(k00_produce::stream(broker, frame)).await?;
         receiver.release_if_empty();
         if let Some(reply) = reply {
+            broker.metrics.apis.answered(api, reply.first_error);
             reply.send(receiver).await?;
         }
         return Ok(());
@@ -185,6 +210,7 @@ async fn serve_frame(
     };
     receiver.state.active();
     if let Some(reply) = reply {
+        broker.metrics.apis.answered(api, reply.first_error);
         reply.send(receiver).await?;
     }
     Ok(())

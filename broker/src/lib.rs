@@ -11,6 +11,7 @@ mod errors;
 mod fetch_sessions;
 mod groups;
 mod handlers;
+mod http;
 mod metrics;
 mod net;
 pub mod plan;

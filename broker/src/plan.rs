@@ -9,8 +9,11 @@ use weir_budget::{Budget, BudgetError, ChunkChain, Plan, PlanError};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Code, static data, runtime threads and the allocator's own structures.
+/// Code, static data, runtime threads, the allocator's own structures, and [`HTTP_BYTES`] for the HTTP side.
 const BASE_BYTES: u64 = 10 * MIB;
+/// Part of the base: documents of `http.listener` that are rendered or on their way to a slow reader. Its eight
+/// connections with their 8 KiB buffers are in the rest of the base.
+const HTTP_BYTES: u64 = 768 * KIB;
 /// What the allocator may hold beyond live bytes, per byte of budget: 1/12.
 const FRAGMENTATION_DIVISOR: u64 = 12;
 /// A connection's task, socket registration and small buffer.
@@ -108,6 +111,8 @@ pub struct Budgets {
     pub windows: Budget,
     /// Decoding of frames up to 1 KiB.
     pub small: Budget,
+    /// Documents of the HTTP side; a part of the base.
+    pub http: Budget,
 }
 
 fn derived(budget: u64, eighths: u64, each: u64, least: u64, most: u64) -> u64 {
@@ -137,7 +142,12 @@ impl Layout {
             )),
         };
         let mut plan = Plan::new(budget);
-        plan.add("base", BASE_BYTES, "code, runtime, allocator".to_string(), "memory.budget.bytes");
+        plan.add(
+            "base",
+            BASE_BYTES,
+            "code, runtime, allocator, 0.75 MiB for http.listener".to_string(),
+            "memory.budget.bytes",
+        );
         plan.add(
             "allocator",
             budget / FRAGMENTATION_DIVISOR,
@@ -176,6 +186,7 @@ impl Layout {
             fetch: root.child("fetch", fetch)?,
             windows: root.child("windows", windows)?,
             small: root.child("small", small)?,
+            http: root.child("http", HTTP_BYTES)?,
             root,
         })
     }

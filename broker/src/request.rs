@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use weir_budget::{Budget, Holder, Lease};
-use weir_protocol::messages::ApiKey;
+use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{Counter, DecodeError, EncodeError, Reader, Sink, put_i32};
 use weir_storage::FileRange;
 
@@ -170,16 +170,19 @@ impl Request {
             };
             let mut bytes = Vec::with_capacity(FRONT_BYTES + room);
             bytes.resize(FRONT_BYTES, 0);
-            let mut sink = Bounded { bytes, limit: FRONT_BYTES + room, wanted: FRONT_BYTES };
+            let mut sink =
+                Bounded { bytes, limit: FRONT_BYTES + room, wanted: FRONT_BYTES, first_error: None };
             let told = body(&mut sink)?;
             if sink.wanted > sink.limit {
                 counter.0 = sink.wanted;
                 continue;
             }
-            let mut bytes = sink.bytes;
+            let Bounded { mut bytes, mut first_error, .. } = sink;
             let body_bytes = bytes.len() - FRONT_BYTES;
             let mut fore = Vec::with_capacity(FRONT_BYTES);
-            front(&mut fore, told)?;
+            let mut watched = Watched { out: &mut fore, first_error: None };
+            front(&mut watched, told)?;
+            first_error = watched.first_error.or(first_error);
             let mut start = Vec::with_capacity(FRONT_BYTES);
             head.put(&mut start, fore.len() + body_bytes);
             start.extend_from_slice(&fore);
@@ -187,7 +190,8 @@ impl Request {
             let from = FRONT_BYTES - start.len();
             bytes[from..FRONT_BYTES].copy_from_slice(&start);
             bytes.drain(..from);
-            return Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) });
+            let holding = Some(Holding::Control);
+            return Ok(Reply { bytes, files: Vec::new(), lease, holding, first_error });
         }
     }
 
@@ -227,6 +231,7 @@ struct Bounded {
     bytes: Vec<u8>,
     limit: usize,
     wanted: usize,
+    first_error: Option<i16>,
 }
 
 impl Sink for Bounded {
@@ -235,6 +240,34 @@ impl Sink for Bounded {
         if self.wanted <= self.limit {
             self.bytes.extend_from_slice(bytes);
         }
+    }
+
+    fn put_error(&mut self, code: i16) {
+        note_error(&mut self.first_error, code);
+        self.put(&code.to_be_bytes());
+    }
+}
+
+/// Takes bytes and notes the first error code among them.
+struct Watched<'a> {
+    out: &'a mut Vec<u8>,
+    first_error: Option<i16>,
+}
+
+impl Sink for Watched<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn put_error(&mut self, code: i16) {
+        note_error(&mut self.first_error, code);
+        self.put(&code.to_be_bytes());
+    }
+}
+
+fn note_error(first: &mut Option<i16>, code: i16) {
+    if code != ErrorCode::NONE.0 {
+        first.get_or_insert(code);
     }
 }
 
@@ -306,6 +339,8 @@ pub(crate) struct Reply {
     files: Vec<(usize, FileRange)>,
     lease: Option<Lease>,
     holding: Option<Holding>,
+    /// The first error code in it, for the metrics.
+    pub(crate) first_error: Option<i16>,
 }
 
 impl Reply {
@@ -331,8 +366,10 @@ impl Reply {
     ) -> Result<Reply, ConnectionError> {
         let mut bytes = Vec::with_capacity(size);
         head.put(&mut bytes, size - head.size_bytes());
-        encode(&mut bytes)?;
-        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) })
+        let mut watched = Watched { out: &mut bytes, first_error: None };
+        encode(&mut watched)?;
+        let first_error = watched.first_error;
+        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control), first_error })
     }
 
     /// As [`Reply::encode`], for replies that are made of many items, each described while it is encoded: memory is that
@@ -358,8 +395,13 @@ impl Reply {
     }
 
     /// A reply made of parts; `lease` covers `bytes` and the list of files.
-    pub(crate) fn with_files(bytes: Vec<u8>, files: Vec<(usize, FileRange)>, lease: Option<Lease>) -> Reply {
-        Reply { bytes, files, lease, holding: Some(Holding::Fetch) }
+    pub(crate) fn with_files(
+        bytes: Vec<u8>,
+        files: Vec<(usize, FileRange)>,
+        lease: Option<Lease>,
+        first_error: Option<i16>,
+    ) -> Reply {
+        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error }
     }
 
     /// Sends all of it. Not cancel-safe: a cancelled send must end the connection.

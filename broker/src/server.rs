@@ -32,6 +32,7 @@ use crate::broker::{AdvertisedListener, Broker, now_ms};
 use crate::complaints::Complaints;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
+use crate::http;
 use crate::metrics::Metrics;
 use crate::net::listener::{SocketOptions, accept_all, bind};
 use crate::net::registry::Registry;
@@ -80,6 +81,16 @@ pub enum ServerError {
         host: String,
         /// Its port.
         port: u16,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The HTTP side cannot be opened.
+    #[error(
+        "cannot listen on http.listener = {address}: {error}; name another address, or leave the property empty for none"
+    )]
+    HttpListener {
+        /// Host and port.
+        address: String,
         /// What the system says.
         error: std::io::Error,
     },
@@ -150,6 +161,7 @@ fn inflate_limits(layout: &Layout, receive_bytes: u64, message_max_bytes: u64) -
 pub struct Server {
     broker: Arc<Broker>,
     tasks: Vec<JoinHandle<()>>,
+    http_address: Option<SocketAddr>,
     controller: std::thread::JoinHandle<()>,
     addresses: Vec<SocketAddr>,
 }
@@ -178,6 +190,7 @@ impl Server {
             receive_buffer_bytes: config.get(keys::SOCKET_RECEIVE_BUFFER_BYTES),
         };
         let (sockets, listeners) = bind_listeners(&config, options).await?;
+        let http_socket = http::open(config.http_listener()).await?;
         let broker_epoch = register(&mut metadata_log, &config, &identity, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
         load_logs(&logs, &config, &image)?;
@@ -238,8 +251,13 @@ impl Server {
             .name("weir-controller".to_string())
             .spawn(move || quorum::run(metadata_log, queue, publisher, policy))
             .map_err(|error| ServerError::System { what: "cannot start the controller's thread", error })?;
+        let http_address = http_socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let mut tasks = background::start(&broker);
         let addresses = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
+        if let Some(socket) = http_socket {
+            tracing::info!(address = %display_address(&socket), "serving /, /metrics, /memory and /health");
+            tasks.push(tokio::spawn(http::serve(Arc::clone(&broker), socket)));
+        }
         for (index, socket) in sockets.into_iter().enumerate() {
             let listener = &broker.listeners[index];
             tracing::info!(listener = listener.name, address = %display_address(&socket), "listening");
@@ -252,12 +270,17 @@ impl Server {
             milliseconds = began.elapsed().as_millis() as u64,
             "started",
         );
-        Ok(Server { broker, tasks, controller, addresses })
+        Ok(Server { broker, tasks, http_address, controller, addresses })
     }
 
     /// The addresses that the server listens on, in the order of `listeners`; ports asked for as 0 are the real ones.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The address of `http.listener`, if there is one.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
     }
 
     /// Stops the server cleanly: no more requests, all logs closed, the marker written.

@@ -233,6 +233,11 @@ impl Topics {
         self.tables.read().by_id.values().cloned().collect()
     }
 
+    /// Number of partitions of all topics, those whose log could not be opened included.
+    pub(crate) fn partition_count(&self) -> usize {
+        self.tables.read().by_id.values().map(|topic| topic.partition_count()).sum()
+    }
+
     /// Number of topics.
     pub(crate) fn count(&self) -> usize {
         self.tables.read().by_id.len()

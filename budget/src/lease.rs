@@ -337,8 +337,13 @@ impl Budget {
     pub fn report(&self, oldest: usize) -> Vec<BudgetReport> {
         let (mut own, children) = {
             let state = lock(&self.0.state);
-            let mut holders: Vec<Held> = state.holders.iter().flatten().copied().collect();
-            holders.sort_by_key(|held| held.since);
+            let mut holders: Vec<Held> = Vec::with_capacity(oldest);
+            for held in state.holders.iter().flatten().filter(|_| oldest > 0) {
+                if holders.len() < oldest || holders.last().is_some_and(|last| held.since < last.since) {
+                    holders.truncate(oldest.saturating_sub(1));
+                    holders.insert(holders.partition_point(|other| other.since <= held.since), *held);
+                }
+            }
             let own = BudgetReport {
                 name: self.0.name.clone(),
                 limit: self.0.limit,
@@ -349,7 +354,6 @@ impl Budget {
                 dry: state.dry + state.dry_since.map_or(Duration::ZERO, |since| since.elapsed()),
                 oldest: holders
                     .iter()
-                    .take(oldest)
                     .map(|held| HolderReport {
                         holder: held.holder,
                         bytes: held.bytes,

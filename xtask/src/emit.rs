@@ -256,7 +256,7 @@ impl Emitter<'_> {
             Base::String => format!("put_string(w, {flexible}, {value})?;"),
             Base::Bytes => format!("put_bytes(w, {flexible}, {value})?;"),
             Base::Struct(_) => format!("{}.encode(w, version)?;", value.trim_start_matches('&')),
-            Base::ErrorCode => format!("put_i16(w, {copied}.0);"),
+            Base::ErrorCode => format!("w.put_error({copied}.0);"),
             Base::Uuid => format!("put_uuid(w, {copied});"),
             base => format!("put_{}(w, {copied});", self.element_type(base)),
         };

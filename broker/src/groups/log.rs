@@ -72,6 +72,7 @@ pub(super) fn note(broker: &Broker, notice: &Notice, partition: i32) {
     match notice {
         Notice::LimitReached { limit, .. } => {
             let Some(property) = property_of(limit) else { return };
+            broker.metrics.limit_reached(property);
             if let Some(unsaid) = broker.complaints.allow() {
                 tracing::warn!(partition, property, unsaid, "{notice}");
             }

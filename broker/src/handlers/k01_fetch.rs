@@ -282,6 +282,10 @@ impl Plan {
         }
     }
 
+    fn first_error(&self) -> Option<i16> {
+        self.answers.iter().map(|answer| answer.error_code.0).find(|code| *code != ErrorCode::NONE.0)
+    }
+
     fn is_due(&self, terms: &Terms) -> bool {
         self.failed || self.record_bytes >= terms.min_bytes
     }
@@ -305,6 +309,7 @@ impl Plan {
                 session.tell(&answer.topic, answer.partition, told);
             }
         }
+        let first_error = self.first_error();
         let record_bytes = self.record_bytes as usize;
         let mut bytes = Vec::with_capacity(128 + self.answers.len() * 96);
         head.put(&mut bytes, 0);
@@ -313,7 +318,7 @@ impl Plan {
         let frame_bytes = (bytes.len() - 4 + record_bytes) as i32;
         bytes[..4].copy_from_slice(&frame_bytes.to_be_bytes());
         lease.shrink_to((bytes.capacity() + files.capacity() * size_of::<(usize, FileRange)>()) as u64);
-        Ok(Reply::with_files(bytes, files, Some(lease)))
+        Ok(Reply::with_files(bytes, files, Some(lease), first_error))
     }
 
     /// Writes the body without the records, and notes before which byte each file range belongs.

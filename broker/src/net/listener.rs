@@ -80,12 +80,13 @@ fn accept(broker: &Arc<Broker>, stream: TcpStream, peer: SocketAddr, index: usiz
     let registered = match broker.registry.register(peer, index) {
         Ok(registered) => registered,
         Err(refused) => {
+            let (property, limit) = match refused {
+                Refused::InAll(limit) => ("max.connections", limit),
+                Refused::PerAddress(limit) => ("max.connections.per.ip", limit),
+            };
             broker.metrics.refused_connection();
+            broker.metrics.limit_reached(property);
             if let Some(unsaid) = broker.complaints.allow() {
-                let (property, limit) = match refused {
-                    Refused::InAll(limit) => ("max.connections", limit),
-                    Refused::PerAddress(limit) => ("max.connections.per.ip", limit),
-                };
                 tracing::warn!(%peer, unsaid, "refused a connection: {property} = {limit} is reached");
             }
             return;

@@ -116,7 +116,8 @@ pub(crate) struct Registry {
     max_connections: AtomicU32,
     max_per_address: AtomicU32,
     open: Mutex<Open>,
-    cut_off: AtomicU64,
+    stalled: AtomicU64,
+    idled: AtomicU64,
 }
 
 /// Counts a connection for as long as it lives.
@@ -136,7 +137,8 @@ impl Registry {
             max_connections: AtomicU32::new(max_connections),
             max_per_address: AtomicU32::new(max_per_address),
             open: Mutex::new(Open::default()),
-            cut_off: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
+            idled: AtomicU64::new(0),
         })
     }
 
@@ -183,9 +185,25 @@ impl Registry {
         self.open.lock().entries.len()
     }
 
-    /// Connections cut off so far because they stalled or idled.
-    pub(crate) fn cut_off_count(&self) -> u64 {
-        self.cut_off.load(Ordering::Relaxed)
+    /// Connections cut off so far because they stalled while others waited, and closed because they idled.
+    pub(crate) fn cut_off_counts(&self) -> (u64, u64) {
+        (self.stalled.load(Ordering::Relaxed), self.idled.load(Ordering::Relaxed))
+    }
+
+    /// Most connections open at once.
+    pub(crate) fn limit(&self) -> u32 {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Open connections of each of the first `listeners` listeners.
+    pub(crate) fn count_by_listener(&self, listeners: usize) -> Vec<u64> {
+        let mut counts = vec![0; listeners];
+        for entry in self.open.lock().entries.values() {
+            if let Some(count) = counts.get_mut(entry.state.listener) {
+                *count += 1;
+            }
+        }
+        counts
     }
 
     /// The peer of an open connection.
@@ -218,14 +236,15 @@ impl Registry {
                 >= max_idle.as_millis() as u64;
             let Some(task) = entry.task.as_ref().filter(|_| stalled || idle) else { continue };
             task.abort();
-            self.cut_off.fetch_add(1, Ordering::Relaxed);
             if stalled {
+                self.stalled.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
                     connection = state.id, peer = %state.peer, budget = budgets[holding].name(),
                     "cut off a peer that made no progress for receive.stall.timeout.ms = {} ms while others wait \
                      for the memory it holds", stall_timeout.as_millis(),
                 );
             } else {
+                self.idled.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(
                     connection = state.id, peer = %state.peer,
                     "closed a connection that was idle for connections.max.idle.ms = {} ms", max_idle.as_millis(),

@@ -365,7 +365,7 @@ impl PartitionProduceResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
         put_i32(w, self.index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i64(w, self.base_offset);
         if version >= 2 {
             put_i64(w, self.log_append_time_ms);

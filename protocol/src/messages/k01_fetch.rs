@@ -495,7 +495,7 @@ impl FetchResponse {
             put_i32(w, self.throttle_time_ms);
         }
         if version >= 7 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         }
         if version >= 7 {
             put_i32(w, self.session_id);
@@ -668,7 +668,7 @@ impl FetchResponsePartitionData {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i64(w, self.high_watermark);
         if version >= 4 {
             put_i64(w, self.last_stable_offset);

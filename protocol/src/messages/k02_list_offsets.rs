@@ -314,7 +314,7 @@ impl ListOffsetsPartitionResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version <= 0 {
             put_array_len(w, flexible, Some(self.old_style_offsets.len()))?;
             for item in &self.old_style_offsets {

@@ -242,7 +242,7 @@ impl MetadataResponse {
             )?;
         }
         if version >= 13 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         }
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
@@ -349,7 +349,7 @@ impl MetadataResponseTopic {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         check_nullable(version >= 12 || self.name.is_some(), "MetadataResponseTopic.name", version)?;
         put_nullable_string(w, flexible, self.name.as_deref())?;
         if version >= 10 {
@@ -436,7 +436,7 @@ impl MetadataResponsePartition {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.partition_index);
         put_i32(w, self.leader_id);
         if version >= 7 {

@@ -340,7 +340,7 @@ impl OffsetCommitResponsePartition {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

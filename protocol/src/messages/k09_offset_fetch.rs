@@ -329,7 +329,7 @@ impl OffsetFetchResponse {
             check_default(self.topics.is_empty(), "OffsetFetchResponse.topics", version)?;
         }
         if (2..=7).contains(&version) {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         }
         if version >= 8 {
             put_array_len(w, flexible, Some(self.groups.len()))?;
@@ -438,7 +438,7 @@ impl OffsetFetchResponsePartition {
             put_i32(w, self.committed_leader_epoch);
         }
         put_nullable_string(w, flexible, self.metadata.as_deref())?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {
@@ -480,7 +480,7 @@ impl OffsetFetchResponseGroup {
         for item in &self.topics {
             item.encode(w, version)?;
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {
@@ -587,7 +587,7 @@ impl OffsetFetchResponsePartitions {
         put_i64(w, self.committed_offset);
         put_i32(w, self.committed_leader_epoch);
         put_nullable_string(w, flexible, self.metadata.as_deref())?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

@@ -157,7 +157,7 @@ impl FindCoordinatorResponse {
             put_i32(w, self.throttle_time_ms);
         }
         if version <= 3 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         } else {
             check_default(self.error_code == ErrorCode::NONE, "FindCoordinatorResponse.error_code", version)?;
         }
@@ -247,7 +247,7 @@ impl Coordinator {
         put_i32(w, self.node_id);
         put_string(w, flexible, &self.host)?;
         put_i32(w, self.port);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, flexible, self.error_message.as_deref())?;
         if flexible {
             put_tags(w, &self.unknown_tags, &[])

@@ -207,7 +207,7 @@ impl JoinGroupResponse {
         if version >= 2 {
             put_i32(w, self.throttle_time_ms);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.generation_id);
         if version >= 7 {
             put_nullable_string(w, flexible, self.protocol_type.as_deref())?;

@@ -99,7 +99,7 @@ impl HeartbeatResponse {
         if version >= 1 {
             put_i32(w, self.throttle_time_ms);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

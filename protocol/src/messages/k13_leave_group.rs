@@ -157,7 +157,7 @@ impl LeaveGroupResponse {
         if version >= 1 {
             put_i32(w, self.throttle_time_ms);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 3 {
             put_array_len(w, flexible, Some(self.members.len()))?;
             for item in &self.members {
@@ -215,7 +215,7 @@ impl MemberResponse {
         let flexible = version >= 4;
         put_string(w, flexible, &self.member_id)?;
         put_nullable_string(w, flexible, self.group_instance_id.as_deref())?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

@@ -161,7 +161,7 @@ impl SyncGroupResponse {
         if version >= 1 {
             put_i32(w, self.throttle_time_ms);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 5 {
             put_nullable_string(w, flexible, self.protocol_type.as_deref())?;
         }

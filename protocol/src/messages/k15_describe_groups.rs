@@ -168,7 +168,7 @@ impl DescribeGroupsResponseDescribedGroup {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 6 {
             put_nullable_string(w, flexible, self.error_message.as_deref())?;
         } else {

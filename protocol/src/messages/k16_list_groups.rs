@@ -114,7 +114,7 @@ impl ListGroupsResponse {
         if version >= 1 {
             put_i32(w, self.throttle_time_ms);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, flexible, Some(self.groups.len()))?;
         for item in &self.groups {
             item.encode(w, version)?;

@@ -65,7 +65,7 @@ impl SaslHandshakeResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, false, Some(self.mechanisms.len()))?;
         for item in &self.mechanisms {
             put_string(w, false, item)?;

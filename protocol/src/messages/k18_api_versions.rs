@@ -163,7 +163,7 @@ impl ApiVersionsResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 3;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, flexible, Some(self.api_keys.len()))?;
         for item in &self.api_keys {
             item.encode(w, version)?;

@@ -332,7 +332,7 @@ impl CreatableTopicResult {
         if version >= 7 {
             put_uuid(w, self.topic_id);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 1 {
             put_nullable_string(w, flexible, self.error_message.as_deref())?;
         }
@@ -357,7 +357,7 @@ impl CreatableTopicResult {
                     tag: 0,
                     present: version >= 5 && self.topic_config_error_code != ErrorCode::NONE,
                     write: &|w: &mut dyn Sink| {
-                        put_i16(w, self.topic_config_error_code.0);
+                        w.put_error(self.topic_config_error_code.0);
                         Ok(())
                     },
                 }],

@@ -211,7 +211,7 @@ impl DeletableTopicResult {
         if version >= 6 {
             put_uuid(w, self.topic_id);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 5 {
             put_nullable_string(w, flexible, self.error_message.as_deref())?;
         }

@@ -244,7 +244,7 @@ impl DeleteRecordsPartitionResult {
         let flexible = version >= 2;
         put_i32(w, self.partition_index);
         put_i64(w, self.low_watermark);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

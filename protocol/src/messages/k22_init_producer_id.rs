@@ -156,7 +156,7 @@ impl InitProducerIdResponse {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 2;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i64(w, self.producer_id);
         put_i16(w, self.producer_epoch);
         if version >= 6 {

@@ -282,7 +282,7 @@ impl OffsetForLeaderEpochResponseEpochEndOffset {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.partition);
         if version >= 1 {
             put_i32(w, self.leader_epoch);

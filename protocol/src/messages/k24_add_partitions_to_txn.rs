@@ -252,7 +252,7 @@ impl AddPartitionsToTxnResponse {
         let flexible = version >= 3;
         put_i32(w, self.throttle_time_ms);
         if version >= 4 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         }
         if version >= 4 {
             put_array_len(w, flexible, Some(self.results_by_transaction.len()))?;
@@ -391,7 +391,7 @@ impl AddPartitionsToTxnPartitionResult {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
         put_i32(w, self.partition_index);
-        put_i16(w, self.partition_error_code.0);
+        w.put_error(self.partition_error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

@@ -91,7 +91,7 @@ impl AddOffsetsToTxnResponse {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 3;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if flexible {
             put_tags(w, &self.unknown_tags, &[])
         } else {

@@ -109,7 +109,7 @@ impl EndTxnResponse {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 3;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 5 {
             put_i64(w, self.producer_id);
         }

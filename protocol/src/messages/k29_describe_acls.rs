@@ -136,7 +136,7 @@ impl DescribeAclsResponse {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 2;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, flexible, self.error_message.as_deref())?;
         put_array_len(w, flexible, Some(self.resources.len()))?;
         for item in &self.resources {

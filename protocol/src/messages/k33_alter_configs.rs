@@ -226,7 +226,7 @@ impl AlterConfigsResourceResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, flexible, self.error_message.as_deref())?;
         put_i8(w, self.resource_type);
         put_string(w, flexible, &self.resource_name)?;

@@ -134,7 +134,7 @@ impl DescribeLogDirsResponse {
         let flexible = version >= 2;
         put_i32(w, self.throttle_time_ms);
         if version >= 3 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         }
         put_array_len(w, flexible, Some(self.results.len()))?;
         for item in &self.results {
@@ -199,7 +199,7 @@ impl DescribeLogDirsResult {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_string(w, flexible, &self.log_dir)?;
         put_array_len(w, flexible, Some(self.topics.len()))?;
         for item in &self.topics {

@@ -187,7 +187,7 @@ impl CreateDelegationTokenResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 2;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_string(w, flexible, &self.principal_type)?;
         put_string(w, flexible, &self.principal_name)?;
         if version >= 3 {

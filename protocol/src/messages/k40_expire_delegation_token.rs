@@ -86,7 +86,7 @@ impl ExpireDelegationTokenResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 2;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i64(w, self.expiry_timestamp_ms);
         put_i32(w, self.throttle_time_ms);
         if flexible {

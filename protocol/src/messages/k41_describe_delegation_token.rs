@@ -128,7 +128,7 @@ impl DescribeDelegationTokenResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 2;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, flexible, Some(self.tokens.len()))?;
         for item in &self.tokens {
             item.encode(w, version)?;

@@ -127,7 +127,7 @@ impl DeletableGroupResult {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
         put_string(w, flexible, &self.group_id)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 3 {
             put_nullable_string(w, flexible, self.error_message.as_deref())?;
         }

@@ -157,7 +157,7 @@ impl ElectLeadersResponse {
         let flexible = version >= 2;
         put_i32(w, self.throttle_time_ms);
         if version >= 1 {
-            put_i16(w, self.error_code.0);
+            w.put_error(self.error_code.0);
         } else {
             check_default(self.error_code == ErrorCode::NONE, "ElectLeadersResponse.error_code", version)?;
         }
@@ -252,7 +252,7 @@ impl ElectLeadersResponsePartitionResult {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
         put_i32(w, self.partition_id);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, flexible, self.error_message.as_deref())?;
         if flexible {
             put_tags(w, &self.unknown_tags, &[])

@@ -193,7 +193,7 @@ impl AlterPartitionReassignmentsResponse {
         if version >= 1 {
             put_bool(w, self.allow_replication_factor_change);
         }
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_array_len(w, true, Some(self.responses.len()))?;
         for item in &self.responses {
@@ -274,7 +274,7 @@ impl ReassignablePartitionResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_tags(w, &self.unknown_tags, &[])
     }

@@ -136,7 +136,7 @@ impl ListPartitionReassignmentsResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_array_len(w, true, Some(self.topics.len()))?;
         for item in &self.topics {

@@ -127,7 +127,7 @@ impl OffsetDeleteResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.throttle_time_ms);
         put_array_len(w, false, Some(self.topics.len()))?;
         for item in &self.topics {
@@ -186,7 +186,7 @@ impl OffsetDeleteResponsePartition {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         Ok(())
     }
     /// Bytes that `encode` writes.

@@ -160,7 +160,7 @@ impl DescribeClientQuotasResponse {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 1;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, flexible, self.error_message.as_deref())?;
         put_array_len(w, flexible, self.entries.as_ref().map(Vec::len))?;
         for item in self.entries.iter().flatten() {

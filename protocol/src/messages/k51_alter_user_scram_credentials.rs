@@ -194,7 +194,7 @@ impl AlterUserScramCredentialsResult {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
         put_string(w, true, &self.user)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_tags(w, &self.unknown_tags, &[])
     }

@@ -197,7 +197,7 @@ impl VoteResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, true, Some(self.topics.len()))?;
         for item in &self.topics {
             item.encode(w, version)?;
@@ -289,7 +289,7 @@ impl VoteResponsePartitionData {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.leader_id);
         put_i32(w, self.leader_epoch);
         put_bool(w, self.vote_granted);

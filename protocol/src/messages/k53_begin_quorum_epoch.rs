@@ -257,7 +257,7 @@ impl BeginQuorumEpochResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 1;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, flexible, Some(self.topics.len()))?;
         for item in &self.topics {
             item.encode(w, version)?;
@@ -359,7 +359,7 @@ impl BeginQuorumEpochResponsePartitionData {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.leader_id);
         put_i32(w, self.leader_epoch);
         if flexible {

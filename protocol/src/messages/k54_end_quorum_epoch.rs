@@ -295,7 +295,7 @@ impl EndQuorumEpochResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         let flexible = version >= 1;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, flexible, Some(self.topics.len()))?;
         for item in &self.topics {
             item.encode(w, version)?;
@@ -397,7 +397,7 @@ impl EndQuorumEpochResponsePartitionData {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.leader_id);
         put_i32(w, self.leader_epoch);
         if flexible {

@@ -151,7 +151,7 @@ impl DescribeQuorumResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 2 {
             put_nullable_string(w, true, self.error_message.as_deref())?;
         }
@@ -258,7 +258,7 @@ impl DescribeQuorumResponsePartitionData {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         if version >= 2 {
             put_nullable_string(w, true, self.error_message.as_deref())?;
         }

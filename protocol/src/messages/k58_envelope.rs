@@ -91,7 +91,7 @@ impl EnvelopeResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_nullable_bytes(w, true, self.response_data.as_deref())?;
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_tags(w, &self.unknown_tags, &[])
     }
     /// Bytes that `encode` writes.

@@ -256,7 +256,7 @@ impl FetchSnapshotResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, true, Some(self.topics.len()))?;
         for item in &self.topics {
             item.encode(w, version)?;
@@ -361,7 +361,7 @@ impl FetchSnapshotResponsePartitionSnapshot {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         self.snapshot_id.encode(w, version)?;
 
         put_i64(w, self.size);

@@ -180,7 +180,7 @@ impl PartitionResponse {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_array_len(w, true, Some(self.active_producers.len()))?;
         for item in &self.active_producers {

@@ -126,7 +126,7 @@ impl DescribeTransactionsResponseTransactionState {
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_string(w, true, &self.transactional_id)?;
         put_string(w, true, &self.transaction_state)?;
         put_i32(w, self.transaction_timeout_ms);

@@ -124,7 +124,7 @@ impl ListTransactionsResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, true, Some(self.unknown_state_filters.len()))?;
         for item in &self.unknown_state_filters {
             put_string(w, true, item)?;

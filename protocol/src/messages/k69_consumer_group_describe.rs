@@ -144,7 +144,7 @@ impl ConsumerGroupDescribeResponseDescribedGroup {
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.error_message.as_deref())?;
         put_string(w, true, &self.group_id)?;
         put_string(w, true, &self.group_state)?;

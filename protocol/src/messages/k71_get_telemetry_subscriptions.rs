@@ -85,7 +85,7 @@ impl GetTelemetrySubscriptionsResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_uuid(w, self.client_instance_id);
         put_i32(w, self.subscription_id);
         put_array_len(w, true, Some(self.accepted_compression_types.len()))?;

@@ -182,7 +182,7 @@ impl AssignReplicasToDirsResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, true, Some(self.directories.len()))?;
         for item in &self.directories {
             item.encode(w, version)?;
@@ -282,7 +282,7 @@ impl AssignReplicasToDirsResponsePartitionData {
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
         put_i32(w, self.partition_index);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_tags(w, &self.unknown_tags, &[])
     }
     /// Bytes that `encode` writes.

@@ -88,7 +88,7 @@ impl ListConfigResourcesResponse {
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
         EncodeError::check_version(Self::NAME, version, Self::MIN_VERSION, Self::MAX_VERSION)?;
         put_i32(w, self.throttle_time_ms);
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_array_len(w, true, Some(self.config_resources.len()))?;
         for item in &self.config_resources {
             item.encode(w, version)?;

@@ -217,7 +217,7 @@ impl DescribeTopicPartitionsResponseTopic {
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, version: i16) -> Result<(), EncodeError> {
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_nullable_string(w, true, self.name.as_deref())?;
         put_uuid(w, self.topic_id);
         put_bool(w, self.is_internal);
@@ -286,7 +286,7 @@ impl DescribeTopicPartitionsResponsePartition {
     }
     /// Writes the value at `version`.
     pub fn encode(&self, w: &mut dyn Sink, _version: i16) -> Result<(), EncodeError> {
-        put_i16(w, self.error_code.0);
+        w.put_error(self.error_code.0);
         put_i32(w, self.partition_index);
         put_i32(w, self.leader_id);
         put_i32(w, self.leader_epoch);

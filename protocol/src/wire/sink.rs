@@ -9,6 +9,11 @@ use super::{EncodeError, MAX_STRING_BYTES, Uuid};
 pub trait Sink {
     /// Takes the next bytes, all of them.
     fn put(&mut self, bytes: &[u8]);
+
+    /// Takes an error code of two bytes. A sink of its own kind learns from it what a reply tells its reader.
+    fn put_error(&mut self, code: i16) {
+        self.put(&code.to_be_bytes());
+    }
 }
 
 impl Sink for Vec<u8> {
