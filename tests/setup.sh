@@ -126,16 +126,14 @@ else
   mark_done go "${go_inputs[@]}"
 fi
 
-# --- C: the load generator and the attacks of the benchmarks -----------------------------------------------
-for program in rdload attack floor; do
-  src=$root/bench/$program.c
-  [ -e "$src" ] || continue
-  if ! done_with "c-$program" "$src" || [ ! -x "$dir/bin/$program" ]; then
-    say "compiling bench/$program.c"
-    lib=; [ $program = rdload ] && lib=-lrdkafka
-    gcc -O2 -Wall -Wextra -Werror -o "$dir/bin/$program" "$src" $lib -lpthread -lm
-    mark_done "c-$program" "$src"
-  fi
+# --- C: the load generators and the attacks of the benchmarks ----------------------------------------------
+for program in rdload fetch floor attack; do
+  inputs=("$root/bench/$program.c" "$root"/bench/*.h)
+  if done_with "c-$program" "${inputs[@]}" && [ -x "$dir/bin/$program" ]; then continue; fi
+  say "compiling bench/$program.c"
+  lib=; [ $program = rdload ] && lib=-lrdkafka
+  gcc -O2 -Wall -Wextra -Werror -Wno-unused-function -o "$dir/bin/$program" "$root/bench/$program.c" $lib -lpthread
+  mark_done "c-$program" "${inputs[@]}"
 done
 
 say "ready in $dir"
