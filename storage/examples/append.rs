@@ -147,9 +147,9 @@ fn main() -> Result<(), AnyError> {
         floor(&load, &dir)?;
         for round in 0..3 {
             let contenders = [
-                ("bare pwritev", floor(&load, &dir)?),
                 ("append", append(&load, &dir, false)?),
                 ("append, idempotent", append(&load, &dir, true)?),
+                ("bare pwritev", floor(&load, &dir)?),
             ];
             for (name, (wall, cpu)) in contenders {
                 let mib = load.batches as f64 * size as f64 / f64::from(1 << 20);

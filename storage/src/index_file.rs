@@ -49,6 +49,8 @@ struct State<const N: usize> {
     unsynced: bool,
     in_file: u32,
     tail: Vec<[u8; N]>,
+    /// The last entry, once it is known: an index that gets no new entry is asked for it with each batch.
+    last: Option<[u8; N]>,
 }
 
 impl<const N: usize> IndexFile<N> {
@@ -63,7 +65,14 @@ impl<const N: usize> IndexFile<N> {
     }
 
     fn with_state(suffix: &'static str, fresh: bool) -> Self {
-        let state = State { loaded: fresh, needs_trim: fresh, unsynced: false, in_file: 0, tail: Vec::new() };
+        let state = State {
+            loaded: fresh,
+            needs_trim: fresh,
+            unsynced: false,
+            in_file: 0,
+            tail: Vec::new(),
+            last: None,
+        };
         Self { slot: Arc::default(), suffix, state: Mutex::new(state) }
     }
 
@@ -138,15 +147,18 @@ impl<const N: usize> IndexFile<N> {
         let in_file = {
             let mut state = self.state.lock();
             self.load(place, &mut state)?;
-            if let Some(last) = state.tail.last() {
+            if let Some(last) = state.tail.last().or(state.last.as_ref()) {
                 return Ok(Some(*last));
             }
             state.in_file
         };
-        match in_file.checked_sub(1) {
-            None => Ok(None),
-            Some(slot) => self.read_slot(place, &*self.handle(place, Access::Read)?, slot).map(Some),
+        let Some(slot) = in_file.checked_sub(1) else { return Ok(None) };
+        let last = self.read_slot(place, &*self.handle(place, Access::Read)?, slot)?;
+        let mut state = self.state.lock();
+        if state.in_file == in_file {
+            state.last = Some(last);
         }
+        Ok(Some(last))
     }
 
     /// Adds an entry; every [`TAIL_ENTRIES`]th writes the tail.
@@ -178,6 +190,7 @@ impl<const N: usize> IndexFile<N> {
         if !state.tail.is_empty() {
             disk.write_all_at(handle.file(), handle.path(), state.tail.as_flattened(), position)?;
             state.in_file += state.tail.len() as u32;
+            state.last = state.tail.last().copied();
             state.tail.clear();
             state.unsynced = true;
         }
@@ -213,6 +226,7 @@ impl<const N: usize> IndexFile<N> {
             return Ok(());
         }
         state.tail.clear();
+        state.last = None;
         state.loaded = true;
         state.in_file = entries;
         state.needs_trim = true;
@@ -223,7 +237,14 @@ impl<const N: usize> IndexFile<N> {
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
-        *state = State { loaded: false, needs_trim: false, unsynced: false, in_file: 0, tail: Vec::new() };
+        *state = State {
+            loaded: false,
+            needs_trim: false,
+            unsynced: false,
+            in_file: 0,
+            tail: Vec::new(),
+            last: None,
+        };
         self.slot.close();
     }
 
