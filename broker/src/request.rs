@@ -390,8 +390,10 @@ impl Reply {
         };
         let mut bytes = Vec::with_capacity(size);
         head.put(&mut bytes, count.0);
-        walk_parts(items, &encode, &mut bytes).await?;
-        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control) })
+        let mut watched = Watched { out: &mut bytes, first_error: None };
+        walk_parts(items, &encode, &mut watched).await?;
+        let first_error = watched.first_error;
+        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control), first_error })
     }
 
     /// A reply made of parts; `lease` covers `bytes` and the list of files.
