@@ -283,6 +283,11 @@ impl Server {
         self.http_address
     }
 
+    /// Every budget of the memory plan as it is now, parents first.
+    pub fn budgets(&self) -> Vec<weir_budget::BudgetReport> {
+        self.broker.budgets.root.report(0)
+    }
+
     /// Stops the server cleanly: no more requests, all logs closed, the marker written.
     ///
     /// # Errors

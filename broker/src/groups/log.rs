@@ -22,7 +22,7 @@ pub(super) enum Appended {
 }
 
 /// Appends one batch to a partition of the offsets topic.
-pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: &Append, now_ms: i64) -> Appended {
+pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: Append, now_ms: i64) -> Appended {
     let (header, bytes) = match build(append, now_ms) {
         Ok(built) => built,
         Err(error) => return Appended::Refused(error),
@@ -45,9 +45,10 @@ pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: &Appe
     }
 }
 
-fn build(append: &Append, now_ms: i64) -> Result<(BatchHeader, Vec<u8>), AppendError> {
+fn build(append: Append, now_ms: i64) -> Result<(BatchHeader, Vec<u8>), AppendError> {
     let mut batch = BatchBuilder::new(Codec::None);
-    for record in &append.records {
+    // Each record goes as soon as it is in the batch.
+    for record in append.records {
         batch
             .append(now_ms, Some(&record.key), record.value.as_deref(), &[])
             .map_err(|_| AppendError::TooLarge)?;

@@ -89,6 +89,15 @@ impl Groups {
         &self.usage
     }
 
+    /// Memory of records that repeat names and notes of this many bytes, on their way into the log: the records, the
+    /// batch's growing buffer, the batch. What is more than a batch may be is refused before there is a batch.
+    pub(crate) fn records_bytes(&self, names_bytes: usize) -> usize {
+        match names_bytes {
+            bytes if bytes > self.config.max_append_bytes => self.config.max_append_bytes,
+            bytes => 3 * bytes,
+        }
+    }
+
     fn new_shard(&self) -> Shard {
         Shard::new(Arc::clone(&self.config), Arc::clone(&self.limits), Arc::clone(&self.usage))
     }
@@ -232,8 +241,8 @@ impl Groups {
             }
             effects.notices.iter().for_each(|notice| note(broker, notice, slot.partition.index));
             for append in effects.appends {
-                let now_ms = broker.now_ms();
-                let result = match append_batch(broker, &slot.partition, &append, now_ms) {
+                let (now_ms, id) = (broker.now_ms(), append.id);
+                let result = match append_batch(broker, &slot.partition, append, now_ms) {
                     Appended::Done(offset) => Ok(offset),
                     Appended::Refused(error) => Err(error),
                     Appended::Unknown => {
@@ -244,7 +253,7 @@ impl Groups {
                         break;
                     }
                 };
-                pending.push_back(state.shard.append_done(now_ms, append.id, result));
+                pending.push_back(state.shard.append_done(now_ms, id, result));
             }
         }
         if state.waiting.capacity() > 4 * KEPT_WAITING && state.waiting.len() < state.waiting.capacity() / 4 {

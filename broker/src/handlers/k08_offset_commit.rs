@@ -25,13 +25,11 @@ const FIRST_BY_ID: i16 = 10;
 const LAST_WITH_RETENTION: i16 = 4;
 /// Memory of one offset on its way into the log, beside its names: as a command, a record, a change, an answer.
 const OFFSET_BYTES: usize = 512;
-/// How often an offset's names are held on that way: in its record, in the batch, in the batch's growing buffer.
-const NAME_COPIES: usize = 4;
 
 /// Answers one commit.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let mut asked = request.decode(OffsetCommitRequest::decode)?;
-    request.lease_more(work_bytes(&asked)).await?;
+    request.lease_more(work_bytes(&request, &asked)).await?;
     let broker = Arc::clone(&request.broker);
     let version = request.version;
     let Sorted { mut refused, mut accepted, command } =
@@ -79,16 +77,15 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     Ok(Some(request.reply(|w| response.encode(w, version)).await?))
 }
 
-fn work_bytes(asked: &OffsetCommitRequest) -> usize {
-    let each = |topic: &OffsetCommitRequestTopic| {
-        let names = asked.group_id.len() + topic.name.len();
-        let notes = topic.partitions.iter().map(|partition| {
-            OFFSET_BYTES
-                + NAME_COPIES * (names + partition.committed_metadata.as_ref().map_or(0, String::len))
-        });
-        OFFSET_BYTES + notes.sum::<usize>()
-    };
-    asked.topics.iter().map(each).sum()
+fn work_bytes(request: &Request, asked: &OffsetCommitRequest) -> usize {
+    let (mut count, mut names_bytes) = (asked.topics.len(), 0);
+    for topic in &asked.topics {
+        count += topic.partitions.len();
+        names_bytes += topic.partitions.len() * (asked.group_id.len() + topic.name.len());
+        let notes = topic.partitions.iter().filter_map(|it| it.committed_metadata.as_ref());
+        names_bytes += notes.map(String::len).sum::<usize>();
+    }
+    count * OFFSET_BYTES + request.broker.groups.records_bytes(names_bytes)
 }
 
 /// A commit's topics, sorted by what becomes of them.

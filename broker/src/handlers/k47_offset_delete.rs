@@ -16,13 +16,11 @@ use crate::request::{Reply, Request};
 
 /// Memory of one partition of a request beside its names: as a command, a record, a change, an answer.
 const PARTITION_BYTES: usize = 384;
-/// How often its names are held: in its record, in the batch, in the batch's growing buffer.
-const NAME_COPIES: usize = 4;
 
 /// Answers one request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(OffsetDeleteRequest::decode)?;
-    request.lease_more(work_bytes(&asked)).await?;
+    request.lease_more(work_bytes(&request, &asked)).await?;
     let broker = Arc::clone(&request.broker);
     let mut response = OffsetDeleteResponse::default();
     let mut command = Vec::new();
@@ -85,10 +83,11 @@ fn answer(partition_index: i32, error_code: ErrorCode) -> OffsetDeleteResponsePa
     OffsetDeleteResponsePartition { partition_index, error_code }
 }
 
-fn work_bytes(asked: &OffsetDeleteRequest) -> usize {
-    let each = asked.topics.iter().map(|topic| {
-        let names = asked.group_id.len() + topic.name.len();
-        PARTITION_BYTES + topic.partitions.len() * (PARTITION_BYTES + NAME_COPIES * names)
-    });
-    each.sum()
+fn work_bytes(request: &Request, asked: &OffsetDeleteRequest) -> usize {
+    let (mut count, mut names_bytes) = (asked.topics.len(), 0);
+    for topic in &asked.topics {
+        count += topic.partitions.len();
+        names_bytes += topic.partitions.len() * (asked.group_id.len() + topic.name.len());
+    }
+    count * PARTITION_BYTES + request.broker.groups.records_bytes(names_bytes)
 }

@@ -49,26 +49,37 @@ calls! {
     CreatePartitionsRequest => CreatePartitionsResponse;
     CreateTopicsRequest => CreateTopicsResponse;
     DeleteAclsRequest => DeleteAclsResponse;
+    DeleteGroupsRequest => DeleteGroupsResponse;
     DeleteRecordsRequest => DeleteRecordsResponse;
     DeleteTopicsRequest => DeleteTopicsResponse;
     DescribeAclsRequest => DescribeAclsResponse;
     DescribeClientQuotasRequest => DescribeClientQuotasResponse;
     DescribeClusterRequest => DescribeClusterResponse;
     DescribeConfigsRequest => DescribeConfigsResponse;
+    DescribeGroupsRequest => DescribeGroupsResponse;
     DescribeLogDirsRequest => DescribeLogDirsResponse;
     DescribeProducersRequest => DescribeProducersResponse;
     DescribeQuorumRequest => DescribeQuorumResponse;
     DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse;
     DescribeUserScramCredentialsRequest => DescribeUserScramCredentialsResponse;
     ElectLeadersRequest => ElectLeadersResponse;
+    FindCoordinatorRequest => FindCoordinatorResponse;
+    HeartbeatRequest => HeartbeatResponse;
     IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse;
     InitProducerIdRequest => InitProducerIdResponse;
+    JoinGroupRequest => JoinGroupResponse;
+    LeaveGroupRequest => LeaveGroupResponse;
     ListConfigResourcesRequest => ListConfigResourcesResponse;
+    ListGroupsRequest => ListGroupsResponse;
     ListOffsetsRequest => ListOffsetsResponse;
     ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse;
     MetadataRequest => MetadataResponse;
+    OffsetCommitRequest => OffsetCommitResponse;
+    OffsetDeleteRequest => OffsetDeleteResponse;
+    OffsetFetchRequest => OffsetFetchResponse;
     OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse;
     ProduceRequest => ProduceResponse;
+    SyncGroupRequest => SyncGroupResponse;
     UnregisterBrokerRequest => UnregisterBrokerResponse;
     UpdateFeaturesRequest => UpdateFeaturesResponse;
 }
@@ -115,6 +126,11 @@ impl Running {
         self.address.port()
     }
 
+    /// Every budget of the memory plan, parents first.
+    pub fn budgets(&self) -> Vec<weir_budget::BudgetReport> {
+        self.server.as_ref().unwrap().budgets()
+    }
+
     /// A new connection.
     pub fn client(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
@@ -152,24 +168,31 @@ pub struct Client {
 impl Client {
     /// Sends a request in a version and waits for its response, which must decode to its last byte.
     pub fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
+        self.exchange(request, version).unwrap()
+    }
+
+    /// As [`Client::call`]; `None` if the server cut the connection instead of answering.
+    pub fn try_call<C: Call>(&mut self, request: &C, version: i16) -> Option<C::Response> {
+        match self.exchange(request, version) {
+            Ok(response) => Some(response),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer: {error}"),
+            Err(_) => None,
+        }
+    }
+
+    /// Sends a request and does not wait; the connection it went by.
+    pub fn send_only<C: Call>(&self, request: &C, version: i16) -> TcpStream {
+        (&self.stream).write_all(&frame(request, version, self.correlation_id + 1)).unwrap();
+        self.stream.try_clone().unwrap()
+    }
+
+    fn exchange<C: Call>(&mut self, request: &C, version: i16) -> std::io::Result<C::Response> {
         self.correlation_id += 1;
-        let header = RequestHeader {
-            request_api_key: C::API.code(),
-            request_api_version: version,
-            correlation_id: self.correlation_id,
-            client_id: Some("test".to_string()),
-            ..RequestHeader::default()
-        };
-        let mut frame = vec![0; 4];
-        header.encode(&mut frame, C::API.request_header_version(version)).unwrap();
-        request.write(&mut frame, version).unwrap();
-        let size = (frame.len() - 4) as u32;
-        frame[..4].copy_from_slice(&size.to_be_bytes());
-        self.stream.write_all(&frame).unwrap();
+        self.stream.write_all(&frame(request, version, self.correlation_id))?;
         let mut prefix = [0; 4];
-        self.stream.read_exact(&mut prefix).unwrap();
+        self.stream.read_exact(&mut prefix)?;
         let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
-        self.stream.read_exact(&mut body).unwrap();
+        self.stream.read_exact(&mut body)?;
         let mut reader = Reader::new(&body, 64 << 20);
         assert_eq!(reader.i32().unwrap(), self.correlation_id);
         if C::API.response_header_version(version) >= 1 {
@@ -179,7 +202,7 @@ impl Client {
             panic!("{} version {version}: {error}: {body:02x?}", C::API.name());
         });
         reader.finish().unwrap();
-        response
+        Ok(response)
     }
 
     /// The lowest and the highest version in which the server serves an API.
@@ -242,4 +265,21 @@ impl Client {
         assert_eq!(answer.error_code, ErrorCode::NONE, "{answer:?}");
         answer
     }
+}
+
+/// A request with its size and header.
+fn frame<C: Call>(request: &C, version: i16, correlation_id: i32) -> Vec<u8> {
+    let header = RequestHeader {
+        request_api_key: C::API.code(),
+        request_api_version: version,
+        correlation_id,
+        client_id: Some("test".to_string()),
+        ..RequestHeader::default()
+    };
+    let mut frame = vec![0; 4];
+    header.encode(&mut frame, C::API.request_header_version(version)).unwrap();
+    request.write(&mut frame, version).unwrap();
+    let size = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&size.to_be_bytes());
+    frame
 }
