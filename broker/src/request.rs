@@ -6,8 +6,9 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_budget::{Budget, Holder, Lease};
+use weir_budget::{Budget, BudgetError, Holder, Lease};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{Counter, DecodeError, EncodeError, Reader, Sink, put_i32};
 use weir_storage::FileRange;
@@ -93,9 +94,11 @@ impl Request {
         self.work = None;
     }
 
-    /// Leases memory for work whose size follows from the server's state, not from the request.
+    /// Leases memory for work whose size follows from the server's state, not from the request. Waits for as long as
+    /// [`PATIENCE`].
     pub(crate) async fn lease_work(&self, bytes: u64) -> Result<Lease, ConnectionError> {
-        Ok(self.broker.budgets.control.lease(bytes, Holder::new(self.api.name(), self.connection.id)).await?)
+        let holder = Holder::new(self.api.name(), self.connection.id);
+        Ok(lease_patiently(&self.broker.budgets.control, bytes, holder).await?)
     }
 
     /// Leases memory for work that follows from the request, until it is answered or parked; a little needs no lease
@@ -165,7 +168,7 @@ impl Request {
                 0..=SMALL_BYTES => None,
                 size => {
                     let holder = Holder::new("reply", head.connection);
-                    Some(self.broker.budgets.control.lease(size as u64, holder).await?)
+                    Some(lease_patiently(&self.broker.budgets.control, size as u64, holder).await?)
                 }
             };
             let mut bytes = Vec::with_capacity(FRONT_BYTES + room);
@@ -277,6 +280,22 @@ fn count(encode: &impl Fn(&mut dyn Sink) -> Result<(), EncodeError>) -> Result<u
     Ok(count.0)
 }
 
+/// Longest wait of a request for more of the control share than it has.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Leases from the control share for a request that may hold some of it already. The wait is bounded: requests that
+/// hold parts of the share and wait for each other's would else wait for ever.
+pub(crate) async fn lease_patiently(
+    control: &Budget,
+    bytes: u64,
+    holder: Holder,
+) -> Result<Lease, BudgetError> {
+    match tokio::time::timeout(PATIENCE, control.lease(bytes, holder)).await {
+        Ok(leased) => leased,
+        Err(_) => control.try_lease(bytes, holder),
+    }
+}
+
 /// What a reply must know of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyHead {
@@ -353,7 +372,10 @@ impl Reply {
         let size = head.size_bytes() + count(&encode)?;
         let lease = match size {
             0..=SMALL_BYTES => None,
-            _ => Some(control.lease(size as u64, Holder::new("reply", head.connection)).await?),
+            _ => {
+                let holder = Holder::new("reply", head.connection);
+                Some(lease_patiently(control, size as u64, holder).await?)
+            }
         };
         Reply::write(head, lease, size, &encode)
     }
@@ -386,7 +408,10 @@ impl Reply {
         let size = head.size_bytes() + count.0;
         let lease = match size {
             0..=SMALL_BYTES => None,
-            _ => Some(control.lease(size as u64, Holder::new("reply", head.connection)).await?),
+            _ => {
+                let holder = Holder::new("reply", head.connection);
+                Some(lease_patiently(control, size as u64, holder).await?)
+            }
         };
         let mut bytes = Vec::with_capacity(size);
         head.put(&mut bytes, count.0);

@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "administration/cluster.rs"]
+mod cluster;
 #[path = "administration/configs.rs"]
 mod configs;
 #[path = "administration/offsets.rs"]

@@ -58,7 +58,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let asked = request.decode(ListOffsetsRequest::decode)?;
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
     let entry = size_of::<ListOffsetsPartitionResponse>() + size_of::<(&str, i32)>() * 2;
-    let _work = request.lease_work((partitions * entry) as u64).await?;
+    request.lease_more(partitions.saturating_mul(entry)).await?;
     let mut seen = HashSet::with_capacity(partitions);
     let repeated: HashSet<(&str, i32)> = asked
         .topics

@@ -25,7 +25,7 @@ use crate::topics::is_internal;
 /// What "not asked for" looks like in a field of authorized operations.
 pub(crate) const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 /// All operations on a topic, as Kafka lists them where nothing is forbidden (AclOperation codes as bits).
-const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
+pub(crate) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// All operations on the cluster.
 pub(crate) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 

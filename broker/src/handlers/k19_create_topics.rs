@@ -17,10 +17,12 @@ use weir_protocol::wire::{put_array_len, put_empty_tags, put_i32};
 
 use crate::connection::ConnectionError;
 use crate::errors::controller_code;
-use crate::request::{Part, Reply, Request};
+use crate::request::{Part, Reply, Request, lease_patiently};
 
 /// One metadata record while it is decided on, encoded and replayed.
 const RECORD_BYTES: u64 = 900;
+/// Requests that lead to fewer records take no lease beside their own.
+const FEW_RECORDS: u64 = 8;
 
 /// Creates the topics and answers once they are served.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
@@ -39,10 +41,13 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
 }
 
 /// Memory for as many metadata records as one request may lead to.
-pub(crate) async fn lease_records(request: &Request, records: u64) -> Result<Lease, BudgetError> {
+pub(crate) async fn lease_records(request: &Request, records: u64) -> Result<Option<Lease>, BudgetError> {
+    if records <= FEW_RECORDS {
+        return Ok(None);
+    }
     let bytes = records.min(MAX_RECORDS_PER_USER_OP as u64) * RECORD_BYTES;
     let holder = Holder::new("metadata records", request.connection.id);
-    request.broker.budgets.control.lease(bytes, holder).await
+    lease_patiently(&request.broker.budgets.control, bytes, holder).await.map(Some)
 }
 
 fn record_count(topic: &CreatableTopic, default_partitions: i32) -> u64 {

@@ -21,8 +21,10 @@ use weir_protocol::wire::{put_array_len, put_empty_tags, put_i32};
 use crate::connection::ConnectionError;
 use crate::request::{Part, Reply, Request};
 
-/// The values of the largest resource, a broker with synonyms and documentation.
-const ONE_RESOURCE_BYTES: u64 = 512 * 1024;
+/// The values of a broker with synonyms and documentation.
+const BROKER_BYTES: usize = 512 * 1024;
+/// The values of any other resource.
+const OTHER_BYTES: usize = 48 * 1024;
 /// `DYNAMIC_BROKER_LOGGER_CONFIG`.
 const LOGGER_SOURCE: i8 = 6;
 /// The only logger that is told of.
@@ -33,7 +35,8 @@ const STRING_TYPE: i8 = 2;
 /// Answers one request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(DescribeConfigsRequest::decode)?;
-    let _work = request.lease_work(ONE_RESOURCE_BYTES).await?;
+    let has_broker = asked.resources.iter().any(|resource| resource.resource_type == resource_type::BROKER);
+    request.lease_more(if has_broker { BROKER_BYTES } else { OTHER_BYTES }).await?;
     let version = request.version;
     let flexible = ApiKey::DescribeConfigs.is_flexible(version);
     let describer = Describer {

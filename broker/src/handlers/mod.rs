@@ -2,7 +2,7 @@
 
 pub(crate) mod k00_produce;
 pub(crate) mod k01_fetch;
-pub(crate) mod k02_list_offsets;
+mod k02_list_offsets;
 pub(crate) mod k03_metadata;
 mod k08_offset_commit;
 mod k09_offset_fetch;
@@ -14,12 +14,33 @@ mod k14_sync_group;
 mod k15_describe_groups;
 mod k16_list_groups;
 pub(crate) mod k18_api_versions;
-pub(crate) mod k19_create_topics;
-pub(crate) mod k20_delete_topics;
-pub(crate) mod k22_init_producer_id;
-pub(crate) mod k32_describe_configs;
+mod k19_create_topics;
+mod k20_delete_topics;
+mod k21_delete_records;
+mod k22_init_producer_id;
+mod k23_offset_for_leader_epoch;
+mod k29_describe_acls;
+mod k30_create_acls;
+mod k31_delete_acls;
+mod k32_describe_configs;
+mod k33_alter_configs;
+mod k35_describe_log_dirs;
+mod k37_create_partitions;
 mod k42_delete_groups;
+mod k43_elect_leaders;
+mod k44_incremental_alter_configs;
+mod k45_alter_partition_reassignments;
+mod k46_list_partition_reassignments;
 mod k47_offset_delete;
+mod k48_describe_client_quotas;
+mod k50_describe_user_scram_credentials;
+mod k55_describe_quorum;
+mod k57_update_features;
+mod k60_describe_cluster;
+mod k61_describe_producers;
+mod k64_unregister_broker;
+mod k74_list_config_resources;
+mod k75_describe_topic_partitions;
 
 use weir_protocol::messages::ApiKey;
 use weir_protocol::messages::api_key::VersionRange;
@@ -50,10 +71,31 @@ pub(crate) const SERVED: &[(ApiKey, VersionRange)] = &[
     (ApiKey::ApiVersions, versions(0, 5)),
     (ApiKey::CreateTopics, versions(0, 7)),
     (ApiKey::DeleteTopics, versions(0, 6)),
+    (ApiKey::DeleteRecords, versions(0, 2)),
     (ApiKey::InitProducerId, versions(0, 5)),
+    (ApiKey::OffsetForLeaderEpoch, versions(0, 4)),
+    (ApiKey::DescribeAcls, versions(0, 3)),
+    (ApiKey::CreateAcls, versions(0, 3)),
+    (ApiKey::DeleteAcls, versions(0, 3)),
     (ApiKey::DescribeConfigs, versions(0, 4)),
+    (ApiKey::AlterConfigs, versions(0, 2)),
+    (ApiKey::DescribeLogDirs, versions(0, 5)),
+    (ApiKey::CreatePartitions, versions(0, 3)),
     (ApiKey::DeleteGroups, versions(0, 3)),
+    (ApiKey::ElectLeaders, versions(0, 2)),
+    (ApiKey::IncrementalAlterConfigs, versions(0, 1)),
+    (ApiKey::AlterPartitionReassignments, versions(0, 1)),
+    (ApiKey::ListPartitionReassignments, versions(0, 0)),
     (ApiKey::OffsetDelete, versions(0, 0)),
+    (ApiKey::DescribeClientQuotas, versions(0, 1)),
+    (ApiKey::DescribeUserScramCredentials, versions(0, 0)),
+    (ApiKey::DescribeQuorum, versions(0, 2)),
+    (ApiKey::UpdateFeatures, versions(0, 2)),
+    (ApiKey::DescribeCluster, versions(0, 2)),
+    (ApiKey::DescribeProducers, versions(0, 0)),
+    (ApiKey::UnregisterBroker, versions(0, 0)),
+    (ApiKey::ListConfigResources, versions(0, 1)),
+    (ApiKey::DescribeTopicPartitions, versions(0, 0)),
 ];
 
 /// The first version of Produce that carries record batches of magic 2.
@@ -83,10 +125,31 @@ pub(crate) async fn dispatch(request: Request) -> Result<Option<Reply>, Connecti
         ApiKey::ApiVersions => k18_api_versions::handle(request).await,
         ApiKey::CreateTopics => k19_create_topics::handle(request).await,
         ApiKey::DeleteTopics => k20_delete_topics::handle(request).await,
+        ApiKey::DeleteRecords => k21_delete_records::handle(request).await,
         ApiKey::InitProducerId => k22_init_producer_id::handle(request).await,
+        ApiKey::OffsetForLeaderEpoch => k23_offset_for_leader_epoch::handle(request).await,
+        ApiKey::DescribeAcls => k29_describe_acls::handle(request).await,
+        ApiKey::CreateAcls => k30_create_acls::handle(request).await,
+        ApiKey::DeleteAcls => k31_delete_acls::handle(request).await,
         ApiKey::DescribeConfigs => k32_describe_configs::handle(request).await,
+        ApiKey::AlterConfigs => k33_alter_configs::handle(request).await,
+        ApiKey::DescribeLogDirs => k35_describe_log_dirs::handle(request).await,
+        ApiKey::CreatePartitions => k37_create_partitions::handle(request).await,
         ApiKey::DeleteGroups => k42_delete_groups::handle(request).await,
+        ApiKey::ElectLeaders => k43_elect_leaders::handle(request).await,
+        ApiKey::IncrementalAlterConfigs => k44_incremental_alter_configs::handle(request).await,
+        ApiKey::AlterPartitionReassignments => k45_alter_partition_reassignments::handle(request).await,
+        ApiKey::ListPartitionReassignments => k46_list_partition_reassignments::handle(request).await,
         ApiKey::OffsetDelete => k47_offset_delete::handle(request).await,
+        ApiKey::DescribeClientQuotas => k48_describe_client_quotas::handle(request).await,
+        ApiKey::DescribeUserScramCredentials => k50_describe_user_scram_credentials::handle(request).await,
+        ApiKey::DescribeQuorum => k55_describe_quorum::handle(request).await,
+        ApiKey::UpdateFeatures => k57_update_features::handle(request).await,
+        ApiKey::DescribeCluster => k60_describe_cluster::handle(request).await,
+        ApiKey::DescribeProducers => k61_describe_producers::handle(request).await,
+        ApiKey::UnregisterBroker => k64_unregister_broker::handle(request).await,
+        ApiKey::ListConfigResources => k74_list_config_resources::handle(request).await,
+        ApiKey::DescribeTopicPartitions => k75_describe_topic_partitions::handle(request).await,
         api => Err(ConnectionError::NotServed { key: api.code(), version: request.version }),
     }
 }

@@ -99,3 +99,142 @@ fn every_kind_of_resource_is_described_or_refused_in_kafkas_words() {
         }
     }
 }
+
+fn set(
+    resource_type: i8,
+    name: &str,
+    configs: &[(&str, i8, Option<&str>)],
+) -> IncrementalAlterConfigsRequest {
+    IncrementalAlterConfigsRequest {
+        resources: vec![IncrementalAlterConfigsRequestAlterConfigsResource {
+            resource_type,
+            resource_name: name.to_string(),
+            configs: configs
+                .iter()
+                .map(|(name, config_operation, value)| IncrementalAlterConfigsRequestAlterableConfig {
+                    name: (*name).to_string(),
+                    config_operation: *config_operation,
+                    value: value.map(str::to_string),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn altered_configs_are_described_with_their_new_source_and_survive_a_restart() {
+    let mut running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    let changes: [(i8, &str, &str, &str, i8); 5] = [
+        (TOPIC, "t", "retention.ms", "60000", 1),
+        (BROKER, "7", "log.retention.ms", "70000", 2),
+        (BROKER, "", "message.max.bytes", "80000", 3),
+        (GROUP, "g", "consumer.session.timeout.ms", "50000", 8),
+        (CLIENT_METRICS, "s", "interval.ms", "90000", 7),
+    ];
+    for version in 0..=1 {
+        for (kind, resource, name, value, source) in changes {
+            let request = set(kind, resource, &[(name, 0, Some(value))]);
+            let dry = IncrementalAlterConfigsRequest { validate_only: true, ..request.clone() };
+            assert_eq!(client.call(&dry, version).responses[0].error_code, ErrorCode::NONE, "{name}");
+            let before = describe_in(&mut client, 4, kind, resource);
+            assert!(
+                before.configs.iter().all(|config| config.name != name || config.config_source != source)
+            );
+            assert_eq!(client.call(&request, version).responses[0].error_code, ErrorCode::NONE, "{name}");
+            let after = describe_in(&mut client, 4, kind, resource);
+            assert_eq!(
+                (find(&after, name).value.as_deref(), find(&after, name).config_source),
+                (Some(value), source)
+            );
+        }
+        // The topic inherits what the broker was told and does not override.
+        let topic = describe_in(&mut client, 4, TOPIC, "t");
+        assert_eq!(find(&topic, "max.message.bytes").value.as_deref(), Some("80000"));
+        running.restart();
+        client = running.client();
+        for (kind, resource, name, value, _) in changes {
+            let after = describe_in(&mut client, 4, kind, resource);
+            assert_eq!(find(&after, name).value.as_deref(), Some(value));
+            let request = set(kind, resource, &[(name, 1, None)]);
+            assert_eq!(client.call(&request, version).responses[0].error_code, ErrorCode::NONE);
+        }
+    }
+}
+
+#[test]
+fn alter_configs_replaces_all_overrides_of_a_resource() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[("retention.ms", "1"), ("segment.ms", "2")])]);
+    for version in 0..=2 {
+        let value = (1000 + version).to_string();
+        let request = AlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: TOPIC,
+                resource_name: "t".to_string(),
+                configs: vec![AlterConfigsRequestAlterableConfig {
+                    name: "segment.ms".to_string(),
+                    value: Some(value.clone()),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert_eq!(client.call(&request, version).responses[0].error_code, ErrorCode::NONE);
+        let result = describe_in(&mut client, 4, TOPIC, "t");
+        assert_eq!(find(&result, "segment.ms").value, Some(value));
+        assert_eq!(find(&result, "retention.ms").config_source, 5);
+    }
+}
+
+#[test]
+fn wrong_alterations_are_refused_and_change_nothing() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    let cases = [
+        (set(TOPIC, "t", &[("retention.ms", 0, Some("soon"))]), ErrorCode::INVALID_CONFIG),
+        (set(TOPIC, "t", &[("nosuch", 0, Some("1"))]), ErrorCode::INVALID_CONFIG),
+        (set(TOPIC, "t", &[("retention.ms", 0, None)]), ErrorCode::INVALID_REQUEST),
+        (set(TOPIC, "t", &[("retention.ms", 9, Some("1"))]), ErrorCode::INVALID_REQUEST),
+        (set(TOPIC, "nosuch", &[("retention.ms", 0, Some("1"))]), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        (set(BROKER, "8", &[("log.retention.ms", 0, Some("1"))]), ErrorCode::INVALID_REQUEST),
+        (set(BROKER, "7", &[("node.id", 0, Some("8"))]), ErrorCode::INVALID_REQUEST),
+        (set(BROKER_LOGGER, "7", &[("root", 0, Some("DEBUG"))]), ErrorCode::INVALID_REQUEST),
+        (set(3, "x", &[("a", 0, Some("b"))]), ErrorCode::INVALID_REQUEST),
+    ];
+    for (request, code) in cases {
+        let response = client.call(&request, 1);
+        assert_eq!(response.responses[0].error_code, code, "{request:?} {response:?}");
+        assert!(response.responses[0].error_message.is_some());
+    }
+    assert!(describe_in(&mut client, 4, TOPIC, "t").configs.iter().all(|config| config.config_source == 5));
+}
+
+#[test]
+fn resources_with_configs_are_listed_by_type() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    client.call(&set(CLIENT_METRICS, "s", &[("interval.ms", 0, Some("90000"))]), 1);
+    client.call(&set(GROUP, "g", &[("consumer.session.timeout.ms", 0, Some("50000"))]), 1);
+    let names = |response: ListConfigResourcesResponse| -> Vec<(i8, String)> {
+        assert_eq!(response.error_code, ErrorCode::NONE);
+        response.config_resources.into_iter().map(|row| (row.resource_type, row.resource_name)).collect()
+    };
+    let old = names(client.call(&ListConfigResourcesRequest::default(), 0));
+    assert_eq!(old, [(CLIENT_METRICS, "s".to_string())]);
+    let all = names(client.call(&ListConfigResourcesRequest::default(), 1));
+    let expected = [(TOPIC, "t"), (BROKER, "7"), (BROKER_LOGGER, "7"), (CLIENT_METRICS, "s"), (GROUP, "g")];
+    assert_eq!(all, expected.map(|(kind, name)| (kind, name.to_string())));
+    let groups = ListConfigResourcesRequest { resource_types: vec![GROUP], ..Default::default() };
+    assert_eq!(names(client.call(&groups, 1)), [(GROUP, "g".to_string())]);
+    let unknown = ListConfigResourcesRequest { resource_types: vec![3], ..Default::default() };
+    assert_eq!(client.call(&unknown, 1).error_code, ErrorCode::UNSUPPORTED_VERSION);
+}

@@ -124,3 +124,119 @@ fn a_transactional_producer_is_told_at_once_that_transactions_are_not_served() {
         InitProducerIdRequest { transactional_id: None, producer_id: 5, ..InitProducerIdRequest::default() };
     assert_eq!(client.call(&half, 4).error_code, ErrorCode::INVALID_REQUEST);
 }
+
+fn delete_records(topic: &str, offset: i64) -> DeleteRecordsRequest {
+    DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: topic.to_string(),
+            partitions: vec![DeleteRecordsPartition { partition_index: 0, offset, ..Default::default() }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn deleted_records_stay_deleted_and_wrong_offsets_and_topics_are_refused() {
+    let mut running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[]), ("compacted", 1, &[("cleanup.policy", "compact")])]);
+    for _ in 0..10 {
+        client.produce("t", 0, Codec::None, &[1, 2, 3]);
+    }
+    let delete = |client: &mut Client, topic: &str, offset, version| {
+        let result =
+            client.call(&delete_records(topic, offset), version).topics.remove(0).partitions.remove(0);
+        (result.error_code, result.low_watermark)
+    };
+    for version in 0..=2 {
+        let offset = i64::from(version) + 4;
+        assert_eq!(delete(&mut client, "t", offset, version), (ErrorCode::NONE, offset));
+        assert_eq!(delete(&mut client, "t", 2, version), (ErrorCode::NONE, offset), "never back");
+        for wrong in [31, -2] {
+            assert_eq!(delete(&mut client, "t", wrong, version), (ErrorCode::OFFSET_OUT_OF_RANGE, -1));
+        }
+        assert_eq!(delete(&mut client, "nosuch", 0, version), (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1));
+        assert_eq!(delete(&mut client, "compacted", 0, version), (ErrorCode::POLICY_VIOLATION, -1));
+        assert_eq!(list(&mut client, "t", -2, 11).1, offset);
+    }
+    // What a kill now would find on the disk.
+    let checkpoint = std::fs::read_to_string(running.log_dir().join("log-start-offset-checkpoint")).unwrap();
+    assert!(checkpoint.lines().any(|line| line == "t 0 6"), "{checkpoint}");
+    running.restart();
+    let mut client = running.client();
+    assert_eq!(list(&mut client, "t", -2, 11).1, 6);
+    assert_eq!(delete(&mut client, "t", -1, 2), (ErrorCode::NONE, 30));
+}
+
+#[test]
+fn leader_epochs_end_where_the_next_begins() {
+    let mut running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    client.produce("t", 0, Codec::None, &[1, 2, 3]);
+    let ask = |leader_epoch, current_leader_epoch, topic: &str| OffsetForLeaderEpochRequest {
+        replica_id: -1,
+        topics: vec![OffsetForLeaderTopic {
+            topic: topic.to_string(),
+            partitions: vec![OffsetForLeaderPartition {
+                partition: 0,
+                current_leader_epoch,
+                leader_epoch,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut get = |client: &mut Client, request: &OffsetForLeaderEpochRequest, version| {
+        let found = client.call(request, version).topics.remove(0).partitions.remove(0);
+        (found.error_code, found.leader_epoch, found.end_offset)
+    };
+    for version in 0..=4 {
+        let epoch = if version >= 1 { 0 } else { -1 };
+        assert_eq!(get(&mut client, &ask(0, -1, "t"), version), (ErrorCode::NONE, epoch, 3));
+        assert_eq!(get(&mut client, &ask(5, -1, "t"), version), (ErrorCode::NONE, -1, -1));
+        let unknown = get(&mut client, &ask(0, -1, "nosuch"), version);
+        assert_eq!(unknown, (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1, -1));
+    }
+    assert_eq!(get(&mut client, &ask(0, 99, "t"), 4).0, ErrorCode::UNKNOWN_LEADER_EPOCH);
+    running.restart();
+    let mut client = running.client();
+    client.produce("t", 0, Codec::None, &[4]);
+    let (code, epoch, end) = get(&mut client, &ask(0, -1, "t"), 4);
+    assert_eq!((code, epoch), (ErrorCode::NONE, 0));
+    assert!(end == 3 || end == 4, "the epoch ends with its last record, or goes on: {end}");
+}
+
+#[test]
+fn the_producers_of_a_partition_are_described() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    let none = InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() };
+    let id = client.call(&none, 4).producer_id;
+    let mut batch = weir_protocol::records::BatchBuilder::new(Codec::None).producer(id, 0, 0);
+    batch.append(1000, None, Some(b"a"), &[]).unwrap();
+    batch.append(2000, None, Some(b"b"), &[]).unwrap();
+    client.produce_batch("t", 0, batch.build().unwrap());
+    let request = DescribeProducersRequest {
+        topics: ["t", "a b"]
+            .map(|name| DescribeProducersRequestTopicRequest {
+                name: name.to_string(),
+                partition_indexes: vec![0, 1],
+                ..Default::default()
+            })
+            .to_vec(),
+        ..Default::default()
+    };
+    let response = client.call(&request, 0);
+    let producer = &response.topics[0].partitions[0].active_producers[0];
+    assert_eq!(
+        (producer.producer_id, producer.producer_epoch, producer.last_sequence, producer.last_timestamp),
+        (id, 0, 1, 2000)
+    );
+    assert_eq!(producer.current_txn_start_offset, -1);
+    assert_eq!(response.topics[0].partitions[1].error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(response.topics[1].partitions[0].error_code, ErrorCode::INVALID_TOPIC_EXCEPTION);
+}

@@ -150,3 +150,147 @@ fn more_partitions_than_the_memory_allows_are_refused_for_the_topic_and_the_conn
     assert_eq!(response.topics[0].error_code, ErrorCode::POLICY_VIOLATION);
     client.create(&[("small", 1, &[])]);
 }
+
+#[test]
+fn topics_grow_and_never_shrink() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    let grow = |name: &str, count| CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: name.to_string(),
+            count,
+            assignments: None,
+            ..CreatePartitionsTopic::default()
+        }],
+        ..CreatePartitionsRequest::default()
+    };
+    let (first, last) = client.versions(ApiKey::CreatePartitions);
+    assert_eq!((first, last), (0, 3));
+    for version in first..=last {
+        let count = i32::from(version) + 2;
+        let dry = CreatePartitionsRequest { validate_only: true, ..grow("t", count) };
+        assert_eq!(client.call(&dry, version).results[0].error_code, ErrorCode::NONE);
+        assert_eq!(client.call(&grow("t", count), version).results[0].error_code, ErrorCode::NONE);
+        let again = &client.call(&grow("t", count), version).results[0];
+        assert_eq!(again.error_code, ErrorCode::INVALID_PARTITIONS);
+        assert_eq!(again.error_message, Some(format!("Topic already has {count} partition(s).")));
+        let unknown = client.call(&grow("nosuch", 5), version).results[0].error_code;
+        assert_eq!(unknown, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+    client.produce("t", 4, weir_protocol::records::Codec::None, &[1]);
+    let shrink = &client.call(&grow("t", 2), 3).results[0];
+    assert_eq!(
+        shrink.error_message.as_deref(),
+        Some("The topic t currently has 5 partition(s); 2 would not be an increase.")
+    );
+}
+
+#[test]
+fn described_topics_come_in_pages_that_a_cursor_continues() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("b", 3, &[]), ("a", 2, &[]), ("c", 1, &[])]);
+    let mut cursor = None;
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let request = DescribeTopicPartitionsRequest {
+            response_partition_limit: 2,
+            cursor: cursor.take(),
+            ..DescribeTopicPartitionsRequest::default()
+        };
+        let response = client.call(&request, 0);
+        for topic in &response.topics {
+            for partition in &topic.partitions {
+                assert_eq!((partition.leader_id, &partition.isr_nodes[..]), (7, &[7][..]));
+                seen.push((topic.name.clone().unwrap(), partition.partition_index));
+            }
+        }
+        let Some(next) = response.next_cursor else { break };
+        cursor = Some(DescribeTopicPartitionsRequestCursor {
+            topic_name: next.topic_name,
+            partition_index: next.partition_index,
+            ..DescribeTopicPartitionsRequestCursor::default()
+        });
+    }
+    let expected = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)];
+    assert_eq!(seen, expected.map(|(name, index)| (name.to_string(), index)));
+
+    let named = |names: &[&str], cursor: Option<(&str, i32)>| DescribeTopicPartitionsRequest {
+        topics: names
+            .iter()
+            .map(|name| DescribeTopicPartitionsRequestTopicRequest {
+                name: (*name).to_string(),
+                ..DescribeTopicPartitionsRequestTopicRequest::default()
+            })
+            .collect(),
+        cursor: cursor.map(|(name, partition_index)| DescribeTopicPartitionsRequestCursor {
+            topic_name: name.to_string(),
+            partition_index,
+            ..DescribeTopicPartitionsRequestCursor::default()
+        }),
+        ..DescribeTopicPartitionsRequest::default()
+    };
+    let response = client.call(&named(&["nosuch", "b", "a b"], None), 0);
+    let codes: Vec<_> = response.topics.iter().map(|topic| topic.error_code).collect();
+    assert_eq!(
+        codes,
+        [ErrorCode::INVALID_TOPIC_EXCEPTION, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]
+    );
+    for wrong in [named(&["a"], Some(("b", 0))), named(&["a"], Some(("a", -1)))] {
+        assert_eq!(client.call(&wrong, 0).topics[0].error_code, ErrorCode::INVALID_REQUEST);
+    }
+}
+
+#[test]
+fn leaders_are_elected_and_replicas_reassigned_where_there_is_something_to_do() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 2, &[])]);
+    for version in 0..=2 {
+        let mut request = ElectLeadersRequest {
+            topic_partitions: Some(vec![ElectLeadersRequestTopicPartitions {
+                topic: "t".to_string(),
+                partitions: vec![0, 9],
+                ..ElectLeadersRequestTopicPartitions::default()
+            }]),
+            ..ElectLeadersRequest::default()
+        };
+        let response = client.call(&request, version);
+        let results = &response.replica_election_results[0].partition_result;
+        assert_eq!(
+            (results[0].error_code, results[1].error_code),
+            (ErrorCode::ELECTION_NOT_NEEDED, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        );
+        request.topic_partitions = None;
+        let response = client.call(&request, version);
+        assert_eq!(response.error_code, ErrorCode::NONE);
+        assert!(response.replica_election_results.iter().all(|topic| topic.partition_result.is_empty()));
+    }
+    let reassign = |replicas: Option<Vec<i32>>| AlterPartitionReassignmentsRequest {
+        topics: vec![ReassignableTopic {
+            name: "t".to_string(),
+            partitions: vec![ReassignablePartition {
+                partition_index: 0,
+                replicas,
+                ..ReassignablePartition::default()
+            }],
+            ..ReassignableTopic::default()
+        }],
+        ..AlterPartitionReassignmentsRequest::default()
+    };
+    for version in 0..=1 {
+        for (replicas, code) in [
+            (Some(vec![7]), ErrorCode::NONE),
+            (Some(vec![8]), ErrorCode::INVALID_REPLICA_ASSIGNMENT),
+            (None, ErrorCode::NO_REASSIGNMENT_IN_PROGRESS),
+        ] {
+            let response = client.call(&reassign(replicas), version);
+            assert_eq!(response.error_code, ErrorCode::NONE);
+            assert_eq!(response.responses[0].partitions[0].error_code, code);
+        }
+    }
+    let all = ListPartitionReassignmentsRequest { topics: None, ..Default::default() };
+    let response = client.call(&all, 0);
+    assert!(response.error_code == ErrorCode::NONE && response.topics.is_empty());
+}

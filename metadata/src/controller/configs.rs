@@ -246,6 +246,9 @@ impl Controller<'_> {
                 Err(ApiError::invalid_request("Default group resources are not allowed."))
             }
             resource_type::CLIENT_METRICS | resource_type::GROUP => Ok(()),
+            resource_type::BROKER_LOGGER => Err(ApiError::invalid_request(
+                "Log levels are given when this server starts and cannot be altered while it runs.",
+            )),
             other => Err(ApiError::invalid_request(format!("Unknown resource type {other}"))),
         }
     }

@@ -714,7 +714,7 @@ fn brokers_groups_and_subscriptions_have_configs_too() {
             "1",
             ("root", 0, Some("DEBUG")),
             ErrorCode::INVALID_REQUEST,
-            "Unknown resource type 8",
+            "Log levels are given when this server starts",
         ),
     ];
     for (kind, name, operation, code, part) in cases {

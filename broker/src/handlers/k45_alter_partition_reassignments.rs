@@ -1,0 +1,27 @@
+//! AlterPartitionReassignments: what one node can do about its partitions' replicas.
+
+use weir_protocol::messages::k45_alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+
+use crate::connection::ConnectionError;
+use crate::errors::controller_code;
+use crate::request::{Reply, Request};
+
+/// Answers once the replicas are those asked for.
+pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
+    let asked = request.decode(AlterPartitionReassignmentsRequest::decode)?;
+    let allows = asked.allow_replication_factor_change;
+    let altered = request
+        .broker
+        .controller
+        .run(move |controller| controller.alter_partition_reassignments(&asked))
+        .await;
+    let mut response = altered.unwrap_or_else(|error| AlterPartitionReassignmentsResponse {
+        error_code: controller_code(&error),
+        error_message: Some(error.to_string()),
+        ..AlterPartitionReassignmentsResponse::default()
+    });
+    response.allow_replication_factor_change = allows;
+    Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
+}
