@@ -268,7 +268,7 @@ fn recoding(wanted: CompressionType, codec: Codec) -> Option<Compression> {
         CompressionType::Lz4(level) => (Codec::Lz4, Some(level)),
         CompressionType::Zstd(level) => (Codec::Zstd, Some(level)),
     };
-    (to != codec).then(|| Compression { codec: to, level })
+    (to != codec).then_some(Compression { codec: to, level })
 }
 
 struct Work<'a> {

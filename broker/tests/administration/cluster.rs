@@ -75,7 +75,7 @@ fn the_quorum_has_one_voter_that_has_all_of_the_log() {
 
 #[test]
 fn log_directories_have_the_sizes_of_their_partitions_and_disks() {
-    let running = Running::start("");
+    let running = Running::start("log.retention.ms=-1");
     let mut client = running.client();
     client.create(&[("t", 2, &[]), ("u", 1, &[])]);
     client.produce("t", 1, Codec::None, &[1, 2, 3]);

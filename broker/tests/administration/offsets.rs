@@ -5,6 +5,9 @@ use weir_protocol::records::Codec;
 
 use crate::support::{Client, Running};
 
+/// Records here are of long ago.
+const KEEP: &str = "log.retention.ms=-1";
+
 fn ask(topic: &str, partition_index: i32, timestamp: i64) -> ListOffsetsRequest {
     ListOffsetsRequest {
         replica_id: -1,
@@ -29,7 +32,7 @@ fn list(client: &mut Client, topic: &str, timestamp: i64, version: i16) -> (Erro
 
 #[test]
 fn timestamps_are_found_inside_compressed_batches_in_every_version() {
-    let running = Running::start("");
+    let running = Running::start(KEEP);
     let mut client = running.client();
     client.create(&[("t", 1, &[])]);
     let base = 1_700_000_000_000;
@@ -73,7 +76,7 @@ fn timestamps_are_found_inside_compressed_batches_in_every_version() {
 
 #[test]
 fn the_maximum_timestamp_is_the_first_record_that_has_it() {
-    let running = Running::start("");
+    let running = Running::start(KEEP);
     let mut client = running.client();
     client.create(&[("t", 1, &[])]);
     assert_eq!(list(&mut client, "t", -3, 7), (ErrorCode::NONE, -1, -1));
@@ -84,7 +87,7 @@ fn the_maximum_timestamp_is_the_first_record_that_has_it() {
 
 #[test]
 fn producer_ids_are_never_given_twice_not_even_after_a_restart() {
-    let mut running = Running::start("");
+    let mut running = Running::start(KEEP);
     let mut client = running.client();
     let (first, last) = client.versions(ApiKey::InitProducerId);
     assert_eq!((first, last), (0, 5));
@@ -111,7 +114,7 @@ fn producer_ids_are_never_given_twice_not_even_after_a_restart() {
 
 #[test]
 fn a_transactional_producer_is_told_at_once_that_transactions_are_not_served() {
-    let running = Running::start("");
+    let running = Running::start(KEEP);
     let mut client = running.client();
     let ask = |id: &str| InitProducerIdRequest {
         transactional_id: Some(id.to_string()),
@@ -138,7 +141,7 @@ fn delete_records(topic: &str, offset: i64) -> DeleteRecordsRequest {
 
 #[test]
 fn deleted_records_stay_deleted_and_wrong_offsets_and_topics_are_refused() {
-    let mut running = Running::start("");
+    let mut running = Running::start(KEEP);
     let mut client = running.client();
     client.create(&[("t", 1, &[]), ("compacted", 1, &[("cleanup.policy", "compact")])]);
     for _ in 0..10 {
@@ -171,7 +174,7 @@ fn deleted_records_stay_deleted_and_wrong_offsets_and_topics_are_refused() {
 
 #[test]
 fn leader_epochs_end_where_the_next_begins() {
-    let mut running = Running::start("");
+    let mut running = Running::start(KEEP);
     let mut client = running.client();
     client.create(&[("t", 1, &[])]);
     client.produce("t", 0, Codec::None, &[1, 2, 3]);
@@ -211,7 +214,7 @@ fn leader_epochs_end_where_the_next_begins() {
 
 #[test]
 fn the_producers_of_a_partition_are_described() {
-    let running = Running::start("");
+    let running = Running::start(KEEP);
     let mut client = running.client();
     client.create(&[("t", 1, &[])]);
     let none = InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() };
