@@ -75,7 +75,9 @@ impl Request {
         loop {
             let limit = (self.lease.bytes() as usize).saturating_sub(body.len());
             let mut reader = Reader::new(&body, limit);
-            match decode(&mut reader, self.version).and_then(|value| reader.finish().map(|()| value)) {
+            // What may follow the last field is passed over, as Kafka does: librdkafka's request for the metadata of all
+            // topics ends with three bytes too many.
+            match decode(&mut reader, self.version) {
                 Ok(value) => return Ok(value),
                 Err(DecodeError::OverBudget { needed, limit }) => {
                     let more = (needed.max(limit.saturating_mul(2)) - limit) as u64;

@@ -310,3 +310,14 @@ fn requests_before_there_is_a_coordinator_are_sent_to_look_for_it() {
     assert_eq!(client.call(&request, 2).error_code, ErrorCode::NONE);
     assert_eq!(client.call(&request, 1).topics[0].partitions[0].error_code, ErrorCode::NONE);
 }
+
+#[test]
+fn bytes_after_a_request_are_passed_over_as_kafka_does() {
+    let server = Running::start(QUICK);
+    let mut client = server.client();
+    // librdkafka asks so for the metadata of all topics.
+    let all = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    let response = client.call_with_tail(&all, 13, &[0, 0, 0]);
+    assert_eq!(response.brokers.len(), 1);
+    find(&mut client, "g");
+}

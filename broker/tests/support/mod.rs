@@ -168,12 +168,17 @@ pub struct Client {
 impl Client {
     /// Sends a request in a version and waits for its response, which must decode to its last byte.
     pub fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
-        self.exchange(request, version).unwrap()
+        self.exchange(request, version, &[]).unwrap()
+    }
+
+    /// As [`Client::call`], with bytes after the request that no field explains.
+    pub fn call_with_tail<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> C::Response {
+        self.exchange(request, version, tail).unwrap()
     }
 
     /// As [`Client::call`]; `None` if the server cut the connection instead of answering.
     pub fn try_call<C: Call>(&mut self, request: &C, version: i16) -> Option<C::Response> {
-        match self.exchange(request, version) {
+        match self.exchange(request, version, &[]) {
             Ok(response) => Some(response),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer: {error}"),
             Err(_) => None,
@@ -182,13 +187,13 @@ impl Client {
 
     /// Sends a request and does not wait; the connection it went by.
     pub fn send_only<C: Call>(&self, request: &C, version: i16) -> TcpStream {
-        (&self.stream).write_all(&frame(request, version, self.correlation_id + 1)).unwrap();
+        (&self.stream).write_all(&frame(request, version, self.correlation_id + 1, &[])).unwrap();
         self.stream.try_clone().unwrap()
     }
 
-    fn exchange<C: Call>(&mut self, request: &C, version: i16) -> std::io::Result<C::Response> {
+    fn exchange<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> std::io::Result<C::Response> {
         self.correlation_id += 1;
-        self.stream.write_all(&frame(request, version, self.correlation_id))?;
+        self.stream.write_all(&frame(request, version, self.correlation_id, tail))?;
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
         let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
@@ -267,8 +272,8 @@ impl Client {
     }
 }
 
-/// A request with its size and header.
-fn frame<C: Call>(request: &C, version: i16, correlation_id: i32) -> Vec<u8> {
+/// A request with its size and header, and `tail` after it.
+fn frame<C: Call>(request: &C, version: i16, correlation_id: i32, tail: &[u8]) -> Vec<u8> {
     let header = RequestHeader {
         request_api_key: C::API.code(),
         request_api_version: version,
@@ -279,6 +284,7 @@ fn frame<C: Call>(request: &C, version: i16, correlation_id: i32) -> Vec<u8> {
     let mut frame = vec![0; 4];
     header.encode(&mut frame, C::API.request_header_version(version)).unwrap();
     request.write(&mut frame, version).unwrap();
+    frame.extend_from_slice(tail);
     let size = (frame.len() - 4) as u32;
     frame[..4].copy_from_slice(&size.to_be_bytes());
     frame
