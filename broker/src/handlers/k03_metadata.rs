@@ -62,12 +62,13 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
 fn find(image: &MetadataImage, asked: &MetadataRequestTopic) -> Entry {
     let missing = |error_code| Entry::Missing { name: asked.name.clone(), id: asked.topic_id, error_code };
     match &asked.name {
-        Some(name) => match image.topics().by_name(name) {
+        // Clients that ask by id leave the name null or empty.
+        Some(name) if asked.topic_id.is_zero() => match image.topics().by_name(name) {
             Some(topic) => Entry::Found(Arc::clone(topic)),
             None if validate_topic_name(name).is_ok() => missing(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             None => missing(ErrorCode::INVALID_TOPIC_EXCEPTION),
         },
-        None => match image.topics().by_id(asked.topic_id) {
+        _ => match image.topics().by_id(asked.topic_id) {
             Some(topic) => Entry::Found(Arc::clone(topic)),
             None => missing(ErrorCode::UNKNOWN_TOPIC_ID),
         },
