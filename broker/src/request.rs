@@ -67,6 +67,7 @@ impl Request {
     }
 
     /// Decodes the body, once: the frame's bytes are dropped. Leases more where the values need it and there is room.
+    /// Bytes behind the message are passed over, as in Kafka: librdkafka sends some in Metadata requests of version 13.
     pub(crate) fn decode<T>(
         &mut self,
         decode: fn(&mut Reader<'_>, i16) -> Result<T, DecodeError>,

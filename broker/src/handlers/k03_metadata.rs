@@ -70,7 +70,9 @@ fn find(image: &MetadataImage, asked: &MetadataRequestTopic) -> Entry {
         },
         _ => match image.topics().by_id(asked.topic_id) {
             Some(topic) => Entry::Found(Arc::clone(topic)),
-            None => missing(ErrorCode::UNKNOWN_TOPIC_ID),
+            None => {
+                Entry::Missing { name: None, id: asked.topic_id, error_code: ErrorCode::UNKNOWN_TOPIC_ID }
+            }
         },
     }
 }
@@ -83,6 +85,7 @@ async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) {
     let image = broker.image();
     let missing: BTreeSet<String> = asked
         .iter()
+        .filter(|topic| topic.topic_id.is_zero())
         .filter_map(|topic| topic.name.as_deref())
         .filter(|name| image.topics().by_name(name).is_none() && validate_topic_name(name).is_ok())
         .map(str::to_string)

@@ -294,3 +294,23 @@ fn leaders_are_elected_and_replicas_reassigned_where_there_is_something_to_do() 
     let response = client.call(&all, 0);
     assert!(response.error_code == ErrorCode::NONE && response.topics.is_empty());
 }
+
+#[test]
+fn metadata_by_id_is_answered_whatever_name_stands_beside_it() {
+    let running = Running::start("");
+    let mut client = running.client();
+    let id = client.create(&[("t", 1, &[])]).topics[0].topic_id;
+    for name in [None, Some(String::new())] {
+        let by_id = |topic_id| MetadataRequest {
+            topics: Some(vec![MetadataRequestTopic { topic_id, name: name.clone(), ..Default::default() }]),
+            allow_auto_topic_creation: true,
+            ..Default::default()
+        };
+        for version in 12..=13 {
+            let found = client.call(&by_id(id), version).topics.remove(0);
+            assert_eq!((found.error_code, found.name.as_deref()), (ErrorCode::NONE, Some("t")));
+            let unknown = client.call(&by_id(Uuid::from_halves(9, 9)), version).topics.remove(0);
+            assert_eq!((unknown.error_code, unknown.name), (ErrorCode::UNKNOWN_TOPIC_ID, None));
+        }
+    }
+}
