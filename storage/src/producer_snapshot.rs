@@ -14,9 +14,16 @@ use crate::error::{IoContext, StorageError};
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 
 const VERSION: i16 = 1;
-const HEADER_BYTES: usize = 10;
-const CRC_START: usize = 6;
-const ENTRY_BYTES: usize = 46;
+/// Bytes before the entries: {i16 version, u32 crc, i32 count}.
+pub const SNAPSHOT_HEADER_BYTES: usize = 10;
+/// The CRC-32C covers everything from here on.
+pub const SNAPSHOT_CRC_START: usize = 6;
+/// Bytes of an entry.
+pub const SNAPSHOT_ENTRY_BYTES: usize = 46;
+
+const HEADER_BYTES: usize = SNAPSHOT_HEADER_BYTES;
+const CRC_START: usize = SNAPSHOT_CRC_START;
+const ENTRY_BYTES: usize = SNAPSHOT_ENTRY_BYTES;
 /// The largest file that is read: a million producers.
 const LIMIT_BYTES: u64 = (HEADER_BYTES + ENTRY_BYTES * 1_000_000) as u64;
 
@@ -72,7 +79,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SnapshotEntry>, StorageErr
     Ok(body.chunks_exact(ENTRY_BYTES).filter_map(|entry| entry.first_chunk().map(decode)).collect())
 }
 
-fn decode(bytes: &[u8; ENTRY_BYTES]) -> SnapshotEntry {
+/// Reads one entry. Input is untrusted: any bytes are an entry.
+pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> SnapshotEntry {
     fn at<const N: usize>(bytes: &[u8; ENTRY_BYTES], position: usize) -> [u8; N] {
         let mut out = [0; N];
         out.copy_from_slice(&bytes[position..position + N]);

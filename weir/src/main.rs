@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments.
 
 mod commands;
+mod log_dump;
 mod logging;
 
 use std::process::ExitCode;
@@ -28,12 +29,15 @@ enum Command {
     Server(commands::server::Arguments),
     /// Print the memory plan of a server without starting it
     Plan(commands::plan::Arguments),
+    /// Look into a log directory
+    Log(commands::log::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments),
         Command::Plan(arguments) => commands::plan::run(&arguments),
+        Command::Log(arguments) => commands::log::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
