@@ -164,30 +164,25 @@ impl Describer {
             .iter()
             .filter(|property| property.scope == Scope::ClientMetrics && is_wanted(property.name))
             .map(|property| {
-                let default = property.default_value().map(|value| value.to_string());
                 let (value, source) = match overrides.get(property.name) {
                     Some(value) => (Some(value.clone()), ConfigSource::ClientMetrics),
-                    None => (default.clone(), ConfigSource::Default),
+                    None => (property.default_value().map(|value| value.to_string()), ConfigSource::Default),
                 };
-                let synonym = |value: Option<String>, source: ConfigSource| DescribeConfigsSynonym {
-                    name: property.name.to_string(),
-                    value,
-                    source: source.id(),
-                    ..DescribeConfigsSynonym::default()
-                };
-                let mut synonyms = Vec::new();
-                if wanted.synonyms {
-                    if source == ConfigSource::ClientMetrics {
-                        synonyms.push(synonym(value.clone(), source));
+                // Kafka shows the subscription's own value as a synonym, and not the default.
+                let own = (wanted.synonyms && source == ConfigSource::ClientMetrics).then(|| {
+                    DescribeConfigsSynonym {
+                        name: property.name.to_string(),
+                        value: value.clone(),
+                        source: source.id(),
+                        ..DescribeConfigsSynonym::default()
                     }
-                    synonyms.push(synonym(default, ConfigSource::Default));
-                }
+                });
                 DescribeConfigsResourceResult {
                     name: property.name.to_string(),
                     value,
                     is_default: source == ConfigSource::Default,
                     config_source: source.id(),
-                    synonyms,
+                    synonyms: own.into_iter().collect(),
                     config_type: property.kind.config_type_id(),
                     documentation: wanted.documentation.then(|| format!("{}.", property.text)),
                     ..DescribeConfigsResourceResult::default()
