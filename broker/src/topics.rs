@@ -237,11 +237,6 @@ impl Topics {
     pub(crate) fn partition_count(&self) -> usize {
         self.tables.read().by_id.values().map(|topic| topic.partition_count()).sum()
     }
-
-    /// Number of topics.
-    pub(crate) fn count(&self) -> usize {
-        self.tables.read().by_id.len()
-    }
 }
 
 impl Broker {
