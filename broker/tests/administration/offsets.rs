@@ -192,7 +192,7 @@ fn leader_epochs_end_where_the_next_begins() {
         }],
         ..Default::default()
     };
-    let mut get = |client: &mut Client, request: &OffsetForLeaderEpochRequest, version| {
+    let get = |client: &mut Client, request: &OffsetForLeaderEpochRequest, version| {
         let found = client.call(request, version).topics.remove(0).partitions.remove(0);
         (found.error_code, found.leader_epoch, found.end_offset)
     };

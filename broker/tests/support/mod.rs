@@ -15,7 +15,7 @@ use weir_protocol::records::{BatchBuilder, Codec};
 use weir_protocol::wire::{DecodeError, EncodeError, Reader, Sink};
 
 /// A request and the response that belongs to it.
-pub trait Call {
+pub(crate) trait Call {
     /// The response.
     type Response;
     /// The api key.
@@ -85,7 +85,7 @@ calls! {
 }
 
 /// A running server; stops with its drop.
-pub struct Running {
+pub(crate) struct Running {
     runtime: tokio::runtime::Runtime,
     server: Option<Server>,
     address: SocketAddr,
@@ -95,7 +95,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a server with these lines of properties beside the ones that every test needs.
-    pub fn start(properties: &str) -> Running {
+    pub(crate) fn start(properties: &str) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -104,7 +104,7 @@ impl Running {
     }
 
     /// Stops and starts again on the same directory.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.stop();
         let (server, address) = start(&self.runtime, self.dir.path(), &self.properties);
         (self.server, self.address) = (Some(server), address);
@@ -117,22 +117,22 @@ impl Running {
     }
 
     /// The log directory.
-    pub fn log_dir(&self) -> &Path {
+    pub(crate) fn log_dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The port of the first listener.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
 
     /// Every budget of the memory plan, parents first.
-    pub fn budgets(&self) -> Vec<weir_budget::BudgetReport> {
+    pub(crate) fn budgets(&self) -> Vec<weir_budget::BudgetReport> {
         self.server.as_ref().unwrap().budgets()
     }
 
     /// A new connection.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -159,25 +159,28 @@ fn start(runtime: &tokio::runtime::Runtime, dir: &Path, properties: &str) -> (Se
     (server, address)
 }
 
+/// A topic to create: its name, number of partitions and configs.
+pub(crate) type NewTopic<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
+
 /// A blocking client on one connection.
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     correlation_id: i32,
 }
 
 impl Client {
     /// Sends a request in a version and waits for its response, which must decode to its last byte.
-    pub fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
+    pub(crate) fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
         self.exchange(request, version, &[]).unwrap()
     }
 
     /// As [`Client::call`], with bytes after the request that no field explains.
-    pub fn call_with_tail<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> C::Response {
+    pub(crate) fn call_with_tail<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> C::Response {
         self.exchange(request, version, tail).unwrap()
     }
 
     /// As [`Client::call`]; `None` if the server cut the connection instead of answering.
-    pub fn try_call<C: Call>(&mut self, request: &C, version: i16) -> Option<C::Response> {
+    pub(crate) fn try_call<C: Call>(&mut self, request: &C, version: i16) -> Option<C::Response> {
         match self.exchange(request, version, &[]) {
             Ok(response) => Some(response),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer: {error}"),
@@ -186,7 +189,7 @@ impl Client {
     }
 
     /// Sends a request and does not wait; the connection it went by.
-    pub fn send_only<C: Call>(&self, request: &C, version: i16) -> TcpStream {
+    pub(crate) fn send_only<C: Call>(&self, request: &C, version: i16) -> TcpStream {
         (&self.stream).write_all(&frame(request, version, self.correlation_id + 1, &[])).unwrap();
         self.stream.try_clone().unwrap()
     }
@@ -211,7 +214,7 @@ impl Client {
     }
 
     /// The lowest and the highest version in which the server serves an API.
-    pub fn versions(&mut self, api: ApiKey) -> (i16, i16) {
+    pub(crate) fn versions(&mut self, api: ApiKey) -> (i16, i16) {
         let response = self.call(&ApiVersionsRequest::default(), 0);
         let row = response.api_keys.iter().find(|row| row.api_key == api.code());
         row.map(|row| (row.min_version, row.max_version))
@@ -219,7 +222,7 @@ impl Client {
     }
 
     /// Creates topics with this many partitions; all must succeed.
-    pub fn create(&mut self, topics: &[(&str, i32, &[(&str, &str)])]) -> CreateTopicsResponse {
+    pub(crate) fn create(&mut self, topics: &[NewTopic<'_>]) -> CreateTopicsResponse {
         let topics = topics.iter().map(|(name, num_partitions, configs)| CreatableTopic {
             name: (*name).to_string(),
             num_partitions: *num_partitions,
@@ -243,7 +246,7 @@ impl Client {
     }
 
     /// Produces one batch of records with these timestamps; answers its base offset.
-    pub fn produce(&mut self, topic: &str, index: i32, codec: Codec, timestamps: &[i64]) -> i64 {
+    pub(crate) fn produce(&mut self, topic: &str, index: i32, codec: Codec, timestamps: &[i64]) -> i64 {
         let mut batch = BatchBuilder::new(codec);
         for timestamp in timestamps {
             batch.append(*timestamp, Some(b"key"), Some(&[b'v'; 100]), &[]).unwrap();
@@ -252,7 +255,12 @@ impl Client {
     }
 
     /// Produces a finished batch, which must be taken.
-    pub fn produce_batch(&mut self, topic: &str, index: i32, batch: Vec<u8>) -> PartitionProduceResponse {
+    pub(crate) fn produce_batch(
+        &mut self,
+        topic: &str,
+        index: i32,
+        batch: Vec<u8>,
+    ) -> PartitionProduceResponse {
         let data = PartitionProduceData { index, records: Some(batch), ..PartitionProduceData::default() };
         let topic_data = TopicProduceData {
             name: topic.to_string(),
