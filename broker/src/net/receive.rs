@@ -6,14 +6,11 @@
 //! buffer and the window goes back, so windows are held by running code only and never waited for. What does not
 //! fit into the small buffer belongs to a batch or a control frame and is read straight into its leased memory.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop;
 use weir_budget::{Budget, CHUNK_BYTES, Chunk, ChunkChain, ChunkPool, Holder, Lease};
 
 use super::registry::ConnectionState;
@@ -113,27 +110,27 @@ impl Receiver {
     /// Reads at least one more byte into the buffer.
     async fn fill(&mut self) -> Result<(), ReceiveError> {
         loop {
+            // A peer that sends without a pause must not keep the others from running. The turn is given up here and
+            // not inside of a poll, which would look like a socket without data that is readable all the same.
+            if !coop::has_budget_remaining() {
+                self.put_window_back();
+                tokio::task::yield_now().await;
+            }
+            coop::consume_budget().await;
             self.make_room();
             let Receiver { stream, storage, end, .. } = self;
-            let mut buffer = ReadBuf::new(&mut storage.bytes_mut()[*end..]);
-            let read = poll_fn(|context| match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending => Poll::Ready(None),
-            });
-            match read.await {
-                Some(result) => {
-                    result?;
-                    let count = buffer.filled().len();
-                    if count == 0 {
-                        return Err(ReceiveError::Closed);
-                    }
+            match stream.try_read(&mut storage.bytes_mut()[*end..]) {
+                Ok(0) => return Err(ReceiveError::Closed),
+                Ok(count) => {
                     *end += count;
                     return Ok(());
                 }
-                None => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.put_window_back();
                     self.stream.readable().await?;
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -258,5 +255,61 @@ impl Receiver {
         }
         self.state.active();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::net::registry::Registry;
+
+    #[test]
+    fn a_peer_that_sends_without_a_pause_is_read_to_its_end_and_leaves_turns_to_others() {
+        let (done, turns) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            done.send(runtime.block_on(read_a_lot())).unwrap();
+        });
+        // A reader that never ends its poll would stop a timer of its own runtime, too.
+        let turns = turns.recv_timeout(Duration::from_secs(60)).expect("the reader did not come to an end");
+        assert!(turns > 10, "the other task had {turns} turns");
+    }
+
+    /// Reads past 64 MiB while another task counts its turns.
+    async fn read_a_lot() -> u64 {
+        const BYTES: usize = 64 << 20;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let sender = std::thread::spawn(move || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(&vec![7; BYTES]).unwrap();
+            stream
+        });
+        let (stream, peer) = listener.accept().await.unwrap();
+        let registered = Registry::new(1, 1).register(peer, 0).unwrap();
+        let windows = Budget::root("windows", 64 * CHUNK_BYTES as u64);
+        let mut receiver =
+            Receiver::new(stream, Arc::clone(&registered.state), windows.clone(), ChunkPool::new());
+        // Enough lies in the socket's buffer that one poll could go on for very long.
+        std::thread::sleep(Duration::from_millis(100));
+        let turns = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        receiver.skip(BYTES).await.unwrap();
+        other.abort();
+        drop(sender.join().unwrap());
+        assert!(matches!(receiver.ensure(1).await, Err(ReceiveError::Closed)));
+        drop(receiver);
+        assert_eq!(windows.used(), 0);
+        turns.load(Ordering::Relaxed)
     }
 }
