@@ -28,6 +28,7 @@ pub use command::{
 pub use config::{GroupConfig, Limits, Usage};
 pub use error::{AppendError, GroupError, ReplayError, Unavailable};
 pub use group::GroupState;
+pub use member::WAITING_REQUEST_BYTES;
 pub use offsets::CommittedOffset;
 pub use partition::{java_string_hash, partition_for};
 pub use records::{Decoded, decode as decode_record};

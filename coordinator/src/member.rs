@@ -12,9 +12,14 @@ pub(crate) struct Protocol {
     pub(crate) metadata: Arc<[u8]>,
 }
 
+/// What whoever calls a shard may hold for one request that waits. It is part of what a member is charged with, so that
+/// a member that was let in can always wait: there is never more than one request of it that does.
+pub const WAITING_REQUEST_BYTES: usize = 2304;
+
 /// What a member is charged with besides its strings and byte strings: itself, its entries in the group's maps, two
-/// waiting requests.
-const MEMBER_CHARGE_BYTES: usize = charge::block(size_of::<Member>())
+/// tokens, a waiting request.
+const MEMBER_CHARGE_BYTES: usize = WAITING_REQUEST_BYTES
+    + charge::block(size_of::<Member>())
     + charge::tree_entry(size_of::<(Arc<str>, Box<Member>)>())
     + 2 * charge::hash_entry(size_of::<(Token, Arc<str>)>());
 /// What the entry of a static member is charged with besides its name.

@@ -32,8 +32,8 @@ pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// The lease on the groups' share follows the state in steps of this size.
 const LEASE_STEP_BYTES: u64 = 64 * 1024;
-/// Memory of a request that waits: its future and its channel.
-const PARKED_BYTES: u64 = 2048;
+/// Longest text that a waiting request keeps of itself, in bytes.
+const MAX_KEPT_BYTES: usize = 256;
 /// Waiting requests for which a shard's table keeps room when fewer wait.
 const KEPT_WAITING: usize = 16;
 
@@ -127,17 +127,19 @@ impl Groups {
         self.home(broker, group_id)
     }
 
-    /// Runs a command on a shard and waits for its answer; before a wait the request's memory is given back.
-    /// `kept_bytes` is what the caller holds meanwhile. Cancel-safe: dropped, the request is withdrawn.
+    /// Runs a command on a shard and waits for its answer; before a wait the request's memory is given back: only
+    /// members wait, and what a waiting request takes ([`WAITING_REQUEST_BYTES`]) is part of a member's charge.
+    /// Cancel-safe: dropped, the request is withdrawn.
     ///
     /// # Errors
-    /// NOT_COORDINATOR if the shard goes, COORDINATOR_NOT_AVAILABLE if there is no memory for one more that waits.
+    /// NOT_COORDINATOR if the shard goes.
+    ///
+    /// [`WAITING_REQUEST_BYTES`]: weir_coordinator::WAITING_REQUEST_BYTES
     pub(crate) async fn run(
         &self,
         request: &mut Request,
         slot: &Slot,
         command: Command,
-        kept_bytes: usize,
     ) -> Result<Reply, ErrorCode> {
         let broker = Arc::clone(&request.broker);
         let token = Token(self.next_token.fetch_add(1, Ordering::Relaxed));
@@ -153,11 +155,6 @@ impl Groups {
         }
         let mut waiting = Waiting { groups: self, broker: &broker, slot, token: Some(token) };
         request.park();
-        let holder = Holder::new("waiting", request.connection.id);
-        let bytes = PARKED_BYTES + kept_bytes as u64;
-        let Ok(_parked) = broker.budgets.control.try_lease(bytes, holder) else {
-            return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
-        };
         let reply = receiver.await;
         waiting.token = None;
         reply.map_err(|_| ErrorCode::NOT_COORDINATOR)
@@ -290,6 +287,11 @@ impl Groups {
             }
         }
     }
+}
+
+/// What a waiting request may keep of itself; longer texts are rare, and done without.
+pub(crate) fn kept(text: &str) -> Option<Box<str>> {
+    (text.len() <= MAX_KEPT_BYTES).then(|| text.into())
 }
 
 /// A request that waits for its answer; withdrawn when its connection goes before that.

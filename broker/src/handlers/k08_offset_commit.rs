@@ -49,7 +49,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                     retention_time_ms,
                     topics: command,
                 });
-                broker.groups.run(&mut request, &slot, command, 0).await
+                broker.groups.run(&mut request, &slot, command).await
             }
         };
         match outcome {

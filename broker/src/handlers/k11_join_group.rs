@@ -16,6 +16,7 @@ use weir_protocol::wire::{
 
 use crate::connection::ConnectionError;
 use crate::errors::group_result;
+use crate::groups::kept;
 use crate::request::{Reply, Request, Tried};
 
 /// Memory of one protocol of a request beside its own bytes: decoded, as a command, as the member keeps it.
@@ -31,9 +32,9 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         Ok(slot) => slot,
         Err(code) => return refuse(&request, asked.member_id, code).await,
     };
-    let group_id = asked.group_id.clone();
+    let group_id = kept(&asked.group_id);
     let command = command(&request, asked);
-    let ran = broker.groups.run(&mut request, &slot, command, group_id.len()).await;
+    let ran = broker.groups.run(&mut request, &slot, command).await;
     let mut reply = match ran {
         Ok(GroupReply::JoinGroup(reply)) => reply,
         Ok(_) => return refuse(&request, String::new(), ErrorCode::UNKNOWN_SERVER_ERROR).await,
@@ -46,7 +47,8 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let generation = reply.generation_id;
     reply.members = Vec::new();
     let lease = request.lease_work(needed + needed / 8).await?;
-    let members = broker.groups.look(&slot, |shard| shard.members_of_generation(&group_id, generation));
+    let members = group_id
+        .and_then(|id| broker.groups.look(&slot, |shard| shard.members_of_generation(&id, generation)));
     if let Some(members) = members {
         reply.members = members;
         if let Some(reply) = request.reply_under(lease, |w| encode(w, version, &reply))? {

@@ -23,7 +23,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                 member_id: asked.member_id,
                 group_instance_id: asked.group_instance_id,
             });
-            match broker.groups.run(&mut request, &slot, command, 0).await {
+            match broker.groups.run(&mut request, &slot, command).await {
                 Ok(GroupReply::Heartbeat(result)) => {
                     result.err().as_ref().map_or(ErrorCode::NONE, group_code)
                 }

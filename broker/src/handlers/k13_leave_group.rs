@@ -35,7 +35,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         Err(code) => Err(code),
         Ok(slot) => {
             let command = Command::LeaveGroup(LeaveGroup { group_id: asked.group_id, members });
-            match broker.groups.run(&mut request, &slot, command, 0).await {
+            match broker.groups.run(&mut request, &slot, command).await {
                 Ok(GroupReply::LeaveGroup(result)) => result.map_err(|error| group_code(&error)),
                 Ok(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
                 Err(code) => Err(code),

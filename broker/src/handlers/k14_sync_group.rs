@@ -14,6 +14,7 @@ use weir_protocol::wire::{
 
 use crate::connection::ConnectionError;
 use crate::errors::group_result;
+use crate::groups::kept;
 use crate::request::{Reply, Request, Tried};
 
 /// From this version on a member names the group's protocol.
@@ -34,9 +35,8 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         Ok(slot) => slot,
         Err(code) => return refuse(&request, code).await,
     };
-    let (group_id, member_id) = (asked.group_id.clone(), asked.member_id.clone());
+    let names = kept(&asked.group_id).zip(kept(&asked.member_id));
     let generation = asked.generation_id;
-    let kept_bytes = group_id.len() + member_id.len();
     let command = Command::SyncGroup(SyncGroup {
         group_id: asked.group_id,
         generation_id: generation,
@@ -46,7 +46,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         protocol_name: asked.protocol_name,
         assignments: asked.assignments.into_iter().map(|it| (it.member_id, it.assignment)).collect(),
     });
-    let mut reply = match broker.groups.run(&mut request, &slot, command, kept_bytes).await {
+    let mut reply = match broker.groups.run(&mut request, &slot, command).await {
         Ok(GroupReply::SyncGroup(reply)) => reply,
         Ok(_) => return refuse(&request, ErrorCode::UNKNOWN_SERVER_ERROR).await,
         Err(code) => return refuse(&request, code).await,
@@ -57,8 +57,9 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     };
     reply.assignment = Arc::from([]);
     let lease = request.lease_work(needed).await?;
-    let assignment =
-        broker.groups.look(&slot, |shard| shard.assignment_of(&group_id, generation, &member_id));
+    let assignment = names.and_then(|(group_id, member_id)| {
+        broker.groups.look(&slot, |shard| shard.assignment_of(&group_id, generation, &member_id))
+    });
     if let Some(assignment) = assignment {
         reply.assignment = assignment;
         if let Some(reply) = request.reply_under(lease, |w| encode(w, version, &reply))? {

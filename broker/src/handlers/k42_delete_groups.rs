@@ -46,7 +46,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     for (slot, positions) in by_shard.into_values() {
         let group_ids = positions.iter().filter_map(|at| results.get(*at)).map(|it| it.group_id.clone());
         let command = Command::DeleteGroups(DeleteGroups { group_ids: group_ids.collect() });
-        let outcome = broker.groups.run(&mut request, &slot, command, 0).await;
+        let outcome = broker.groups.run(&mut request, &slot, command).await;
         let mut codes: Vec<ErrorCode> = match outcome {
             Ok(GroupReply::DeleteGroups(answers)) => answers.iter().map(|(_, result)| code(result)).collect(),
             Ok(_) => Vec::new(),

@@ -51,7 +51,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             Ok(slot) => {
                 let command =
                     Command::OffsetDelete(OffsetDelete { group_id: asked.group_id, topics: command });
-                match broker.groups.run(&mut request, &slot, command, 0).await {
+                match broker.groups.run(&mut request, &slot, command).await {
                     Ok(GroupReply::OffsetDelete(result)) => result.map_err(|error| group_code(&error)),
                     Ok(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
                     Err(code) => Err(code),

@@ -153,3 +153,20 @@ pub(crate) async fn dispatch(request: Request) -> Result<Option<Reply>, Connecti
         api => Err(ConnectionError::NotServed { key: api.code(), version: request.version }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, F>(_: impl Fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_waiting_request_fits_in_what_its_member_is_charged_with() {
+        // Besides its future: a channel, an entry in a table, and the names that it keeps.
+        const OTHERWISE_BYTES: usize = 128 + 96 + 2 * 256;
+        let future = size_of_future(dispatch);
+        assert!(future + OTHERWISE_BYTES <= weir_coordinator::WAITING_REQUEST_BYTES, "{future}");
+    }
+}
