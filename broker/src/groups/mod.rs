@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 use weir_budget::{Budget, Holder, Lease};
 use weir_coordinator::{Command, Effects, GroupConfig, Limits, Reply, Shard, Token, Usage, partition_for};
 use weir_protocol::messages::ErrorCode;
@@ -29,7 +30,11 @@ use crate::topics::Partition;
 /// The topic that holds groups and their offsets.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// Longest sleep of the ticker.
-const MAX_SLEEP: Duration = Duration::from_secs(1);
+const MAX_SLEEP_MS: i64 = 1_000;
+/// A sleep that ends so much too late was not a sleep.
+const PAUSE_MS: i64 = 2_000;
+/// After it, how long members have to be heard before the sessions of those that are not end.
+const GRACE: Duration = Duration::from_secs(5);
 /// The lease on the groups' share follows the state in steps of this size.
 const LEASE_STEP_BYTES: u64 = 64 * 1024;
 /// Longest text that a waiting request keeps of itself, in bytes.
@@ -219,10 +224,17 @@ impl Groups {
                 next_ms = next_ms.min(state.shard.next_deadline_ms().unwrap_or(i64::MAX));
             }
             self.next_tick_ms.store(next_ms, Ordering::SeqCst);
-            let rest =
-                Duration::from_millis(next_ms.saturating_sub(broker.now_ms()).max(1) as u64).min(MAX_SLEEP);
+            let rest_ms = next_ms.saturating_sub(broker.now_ms()).clamp(1, MAX_SLEEP_MS);
+            let began_ms = broker.now_ms();
             // Woken or slept out, the shards are asked what is due.
-            let _woken = tokio::time::timeout(rest, self.wake.notified()).await;
+            let _woken = timeout(Duration::from_millis(rest_ms as u64), self.wake.notified()).await;
+            let late_ms = broker.now_ms() - began_ms - rest_ms;
+            if late_ms > PAUSE_MS {
+                // The process was stopped, the machine slept or the clock was set: that is no silence of the members,
+                // whose heartbeats may lie in the sockets at this moment.
+                tracing::warn!(late_ms, "time has jumped: members have {} ms to be heard", GRACE.as_millis());
+                tokio::time::sleep(GRACE).await;
+            }
         }
     }
 
