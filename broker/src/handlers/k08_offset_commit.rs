@@ -3,6 +3,8 @@
 //! Method: partitions that do not exist are answered here, the others go to the group's shard as one command. In the
 //! reply a topic's refused partitions stand before the others, and refused topics before the others, as in Kafka.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use weir_coordinator::{
@@ -32,7 +34,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     request.lease_more(work_bytes(&request, &asked)).await?;
     let broker = Arc::clone(&request.broker);
     let version = request.version;
-    let Sorted { mut refused, mut accepted, command } =
+    let Sorted { refused, mut accepted, command } =
         sort(&broker.image(), std::mem::take(&mut asked.topics), version);
     if !command.is_empty() {
         let outcome = match broker.groups.home(&broker, &asked.group_id) {
@@ -54,7 +56,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         };
         match outcome {
             Ok(GroupReply::OffsetCommit(answers)) => {
-                for ((topic, _), answer) in accepted.iter_mut().zip(answers) {
+                for (topic, answer) in accepted.iter_mut().zip(answers) {
                     for (partition, (_, error)) in topic.partitions.iter_mut().zip(answer.partitions) {
                         partition.error_code = group_result(error.as_ref());
                     }
@@ -62,18 +64,13 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             }
             other => {
                 let code = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
-                let all = accepted.iter_mut().flat_map(|(topic, _)| &mut topic.partitions);
+                let all = accepted.iter_mut().flat_map(|topic| &mut topic.partitions);
                 all.for_each(|partition| partition.error_code = code);
             }
         }
     }
-    for (topic, refused_at) in accepted {
-        match refused_at.and_then(|at| refused.get_mut(at)) {
-            Some(known) => known.partitions.extend(topic.partitions),
-            None => refused.push(topic),
-        }
-    }
-    let response = OffsetCommitResponse { topics: refused, ..OffsetCommitResponse::default() };
+    let response =
+        OffsetCommitResponse { topics: merge(refused, accepted), ..OffsetCommitResponse::default() };
     Ok(Some(request.reply(|w| response.encode(w, version)).await?))
 }
 
@@ -92,8 +89,8 @@ fn work_bytes(request: &Request, asked: &OffsetCommitRequest) -> usize {
 struct Sorted {
     /// Answered without the coordinator.
     refused: Vec<OffsetCommitResponseTopic>,
-    /// For each topic of `command` its answer to be, and which of `refused` has its refused partitions.
-    accepted: Vec<(OffsetCommitResponseTopic, Option<usize>)>,
+    /// For each topic of `command` its answer to be.
+    accepted: Vec<OffsetCommitResponseTopic>,
     /// For the coordinator.
     command: Vec<OffsetCommitTopic>,
 }
@@ -137,16 +134,40 @@ fn sort(image: &MetadataImage, topics: Vec<OffsetCommitRequestTopic>, version: i
                 metadata: partition.committed_metadata,
             });
         }
-        let mut refused_at = None;
         if !bad.is_empty() {
-            refused_at = Some(sorted.refused.len());
             sorted.refused.push(answer(bad));
         }
         if let Some(known) = known.filter(|_| !commit.is_empty()) {
-            sorted.accepted.push((answer(good), refused_at));
+            sorted.accepted.push(answer(good));
             let topic = known.name().to_string();
             sorted.command.push(OffsetCommitTopic { topic, partitions: commit });
         }
     }
     sorted
+}
+
+/// Refused partitions first; where there are any, a topic has one entry however often it was named.
+fn merge(
+    refused: Vec<OffsetCommitResponseTopic>,
+    accepted: Vec<OffsetCommitResponseTopic>,
+) -> Vec<OffsetCommitResponseTopic> {
+    if refused.is_empty() {
+        return accepted;
+    }
+    let mut merged: Vec<OffsetCommitResponseTopic> = Vec::with_capacity(refused.len() + accepted.len());
+    let mut places: HashMap<_, usize> = HashMap::new();
+    for topic in refused.into_iter().chain(accepted) {
+        match places.entry((topic.topic_id, topic.name.clone())) {
+            Entry::Occupied(place) => {
+                if let Some(known) = merged.get_mut(*place.get()) {
+                    known.partitions.extend(topic.partitions);
+                }
+            }
+            Entry::Vacant(place) => {
+                place.insert(merged.len());
+                merged.push(topic);
+            }
+        }
+    }
+    merged
 }

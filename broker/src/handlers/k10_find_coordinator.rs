@@ -24,6 +24,8 @@ const FIRST_WITH_KEYS: i16 = 4;
 const GROUP: i8 = 0;
 /// Key type of a transactional id.
 const TRANSACTION: i8 = 1;
+/// Key type of a share group's partition.
+const SHARE: i8 = 2;
 /// Longest wait for partitions that are being loaded; after it their groups answer that they are loading.
 const LOADING_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -52,7 +54,12 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                 code: ErrorCode::INVALID_REQUEST,
                 message: Some("this broker does not serve transactions"),
             },
-            _ => Found { code: ErrorCode::INVALID_REQUEST, message: None },
+            // Shares are not served; their requests get no text, unlike those of types that nobody knows.
+            SHARE => Found { code: ErrorCode::INVALID_REQUEST, message: None },
+            _ => {
+                let code = ErrorCode::INVALID_REQUEST;
+                Found { code, message: Some(text_of(code)) }
+            }
         }
     };
     let coordinator = |key: &str| {

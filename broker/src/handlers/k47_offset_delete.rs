@@ -45,32 +45,30 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         }
     }
     drop(image);
-    if !command.is_empty() {
-        let outcome = match broker.groups.home_of_named(&broker, &asked.group_id) {
-            Err(code) => Err(code),
-            Ok(slot) => {
-                let command =
-                    Command::OffsetDelete(OffsetDelete { group_id: asked.group_id, topics: command });
-                match broker.groups.run(&mut request, &slot, command).await {
-                    Ok(GroupReply::OffsetDelete(result)) => result.map_err(|error| group_code(&error)),
-                    Ok(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
-                    Err(code) => Err(code),
-                }
+    // Asked even about nothing: an unknown group is an error all the same.
+    let outcome = match broker.groups.home_of_named(&broker, &asked.group_id) {
+        Err(code) => Err(code),
+        Ok(slot) => {
+            let command = Command::OffsetDelete(OffsetDelete { group_id: asked.group_id, topics: command });
+            match broker.groups.run(&mut request, &slot, command).await {
+                Ok(GroupReply::OffsetDelete(result)) => result.map_err(|error| group_code(&error)),
+                Ok(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+                Err(code) => Err(code),
             }
-        };
-        match outcome {
-            // An error of the whole request says nothing of partitions.
-            Err(code) => response = OffsetDeleteResponse { error_code: code, ..Default::default() },
-            Ok(answers) => {
-                for (topic, at) in answers.into_iter().zip(refused_at) {
-                    let each = topic.partitions.iter();
-                    let partitions = each.map(|(index, error)| answer(*index, group_result(error.as_ref())));
-                    match at.and_then(|at| response.topics.get_mut(at)) {
-                        Some(known) => known.partitions.extend(partitions),
-                        None => {
-                            let partitions = partitions.collect();
-                            response.topics.push(OffsetDeleteResponseTopic { name: topic.topic, partitions });
-                        }
+        }
+    };
+    match outcome {
+        // An error of the whole request says nothing of partitions.
+        Err(code) => response = OffsetDeleteResponse { error_code: code, ..Default::default() },
+        Ok(answers) => {
+            for (topic, at) in answers.into_iter().zip(refused_at) {
+                let each = topic.partitions.iter();
+                let partitions = each.map(|(index, error)| answer(*index, group_result(error.as_ref())));
+                match at.and_then(|at| response.topics.get_mut(at)) {
+                    Some(known) => known.partitions.extend(partitions),
+                    None => {
+                        let partitions = partitions.collect();
+                        response.topics.push(OffsetDeleteResponseTopic { name: topic.topic, partitions });
                     }
                 }
             }

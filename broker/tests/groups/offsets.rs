@@ -154,3 +154,24 @@ fn drop_topic(client: &mut Client, topic: &str) {
     };
     assert_eq!(client.call(&request, 5).responses[0].error_code, ErrorCode::NONE);
 }
+
+#[test]
+fn a_topic_that_a_commit_names_twice_has_one_answer_where_something_is_refused() {
+    let server = Running::start(QUICK);
+    let mut client = server.client();
+    client.create(&[("orders", 3, &[])]);
+    find(&mut client, "g");
+    let mut request = OffsetCommitRequest {
+        group_id: "g".to_string(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![commit_topic("orders", &[(0, 1), (7, 1)]), commit_topic("orders", &[(2, 3)])],
+        ..OffsetCommitRequest::default()
+    };
+    let mut answered = |request: &OffsetCommitRequest| -> Vec<Vec<i32>> {
+        let topics = client.call(request, 9).topics;
+        topics.iter().map(|it| it.partitions.iter().map(|it| it.partition_index).collect()).collect()
+    };
+    assert_eq!(answered(&request), [vec![7, 0, 2]]);
+    request.topics[0].partitions.pop();
+    assert_eq!(answered(&request), [vec![0], vec![2]]);
+}

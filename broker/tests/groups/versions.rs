@@ -291,6 +291,11 @@ fn requests_before_there_is_a_coordinator_are_sent_to_look_for_it() {
     assert_eq!(describe(&mut client, "g").error_code, ErrorCode::NOT_COORDINATOR);
     assert_eq!(delete(&mut client, "g"), ErrorCode::NOT_COORDINATOR);
     assert!(client.call(&ListGroupsRequest::default(), 5).groups.is_empty());
+    // Even where nothing is asked for.
+    let mut nothing = OffsetDeleteRequest { group_id: "g".to_string(), topics: Vec::new() };
+    assert_eq!(client.call(&nothing, 0).error_code, ErrorCode::NOT_COORDINATOR);
+    nothing.group_id = String::new();
+    assert_eq!(client.call(&nothing, 0).error_code, ErrorCode::INVALID_GROUP_ID);
     let topics = || OffsetFetchRequestTopic {
         name: "orders".to_string(),
         partition_indexes: vec![4],
