@@ -7,11 +7,11 @@ use weir_protocol::messages::*;
 use crate::support::{Client, Running};
 
 /// Properties under which tests need not wait.
-pub const QUICK: &str = "group.initial.rebalance.delay.ms=0\noffsets.topic.num.partitions=5\noffsets.topic.replication.factor=1\n\
+pub(crate) const QUICK: &str = "group.initial.rebalance.delay.ms=0\noffsets.topic.num.partitions=5\noffsets.topic.replication.factor=1\n\
                          group.min.session.timeout.ms=100\nnum.partitions=3";
 
 /// Waits until `is_so`, but not for ever.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
@@ -20,19 +20,19 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// One member with a connection of its own.
-pub struct Member {
-    pub client: Client,
-    pub group: String,
-    pub id: String,
-    pub instance: Option<String>,
-    pub generation: i32,
-    pub session_timeout_ms: i32,
-    pub metadata: Vec<u8>,
+pub(crate) struct Member {
+    pub(crate) client: Client,
+    pub(crate) group: String,
+    pub(crate) id: String,
+    pub(crate) instance: Option<String>,
+    pub(crate) generation: i32,
+    pub(crate) session_timeout_ms: i32,
+    pub(crate) metadata: Vec<u8>,
 }
 
 impl Member {
     /// Looks the coordinator up and connects; has not joined.
-    pub fn new(server: &Running, group: &str) -> Member {
+    pub(crate) fn new(server: &Running, group: &str) -> Member {
         let mut client = server.client();
         find(&mut client, group);
         Member {
@@ -47,7 +47,7 @@ impl Member {
     }
 
     /// The JoinGroup that it sends.
-    pub fn join_request(&self, version: i16) -> JoinGroupRequest {
+    pub(crate) fn join_request(&self, version: i16) -> JoinGroupRequest {
         let protocol = |name: &str, metadata: Vec<u8>| JoinGroupRequestProtocol {
             name: name.to_string(),
             metadata,
@@ -67,7 +67,7 @@ impl Member {
     }
 
     /// Joins; a new id is taken up as a client does (KIP-394).
-    pub fn join(&mut self, version: i16) -> JoinGroupResponse {
+    pub(crate) fn join(&mut self, version: i16) -> JoinGroupResponse {
         loop {
             let request = self.join_request(version);
             let response = self.client.call(&request, version);
@@ -85,7 +85,7 @@ impl Member {
     }
 
     /// Syncs with these assignments.
-    pub fn sync(&mut self, version: i16, assignments: &[(&str, &[u8])]) -> SyncGroupResponse {
+    pub(crate) fn sync(&mut self, version: i16, assignments: &[(&str, &[u8])]) -> SyncGroupResponse {
         let assignments = assignments.iter().map(|(id, assignment)| SyncGroupRequestAssignment {
             member_id: (*id).to_string(),
             assignment: assignment.to_vec(),
@@ -105,7 +105,7 @@ impl Member {
     }
 
     /// Joins and syncs until it is in a stable generation; as the leader it assigns to each member its id.
-    pub fn settle(&mut self) -> SyncGroupResponse {
+    pub(crate) fn settle(&mut self) -> SyncGroupResponse {
         loop {
             let joined = self.join(9);
             assert_eq!(joined.error_code, ErrorCode::NONE);
@@ -123,7 +123,7 @@ impl Member {
         }
     }
 
-    pub fn heartbeat(&mut self, version: i16) -> ErrorCode {
+    pub(crate) fn heartbeat(&mut self, version: i16) -> ErrorCode {
         let request = HeartbeatRequest {
             group_id: self.group.clone(),
             generation_id: self.generation,
@@ -134,7 +134,7 @@ impl Member {
         self.client.call(&request, version).error_code
     }
 
-    pub fn leave(&mut self, version: i16) -> LeaveGroupResponse {
+    pub(crate) fn leave(&mut self, version: i16) -> LeaveGroupResponse {
         let member = MemberIdentity {
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
@@ -156,7 +156,7 @@ impl Member {
     }
 
     /// Commits one offset for each of these partitions of a topic.
-    pub fn commit(&mut self, topic: &str, offsets: &[(i32, i64)]) -> Vec<ErrorCode> {
+    pub(crate) fn commit(&mut self, topic: &str, offsets: &[(i32, i64)]) -> Vec<ErrorCode> {
         let request = OffsetCommitRequest {
             group_id: self.group.clone(),
             generation_id_or_member_epoch: self.generation,
@@ -171,7 +171,7 @@ impl Member {
 }
 
 /// A topic of an OffsetCommit.
-pub fn commit_topic(topic: &str, offsets: &[(i32, i64)]) -> OffsetCommitRequestTopic {
+pub(crate) fn commit_topic(topic: &str, offsets: &[(i32, i64)]) -> OffsetCommitRequestTopic {
     let partitions = offsets.iter().map(|(index, offset)| OffsetCommitRequestPartition {
         partition_index: *index,
         committed_offset: *offset,
@@ -187,7 +187,7 @@ pub fn commit_topic(topic: &str, offsets: &[(i32, i64)]) -> OffsetCommitRequestT
 }
 
 /// Finds a group's coordinator; the first look-up creates the offsets topic.
-pub fn find(client: &mut Client, group: &str) -> Coordinator {
+pub(crate) fn find(client: &mut Client, group: &str) -> Coordinator {
     let request = FindCoordinatorRequest {
         coordinator_keys: vec![group.to_string()],
         ..FindCoordinatorRequest::default()
@@ -198,14 +198,14 @@ pub fn find(client: &mut Client, group: &str) -> Coordinator {
 }
 
 /// Describes one group.
-pub fn describe(client: &mut Client, group: &str) -> DescribeGroupsResponseDescribedGroup {
+pub(crate) fn describe(client: &mut Client, group: &str) -> DescribeGroupsResponseDescribedGroup {
     let request =
         DescribeGroupsRequest { groups: vec![group.to_string()], ..DescribeGroupsRequest::default() };
     client.call(&request, 6).groups.remove(0)
 }
 
 /// All offsets of a group: (topic, partition, offset).
-pub fn all_offsets(client: &mut Client, group: &str) -> Vec<(String, i32, i64)> {
+pub(crate) fn all_offsets(client: &mut Client, group: &str) -> Vec<(String, i32, i64)> {
     let request = OffsetFetchRequest {
         groups: vec![OffsetFetchRequestGroup {
             group_id: group.to_string(),
@@ -223,14 +223,14 @@ pub fn all_offsets(client: &mut Client, group: &str) -> Vec<(String, i32, i64)> 
 }
 
 /// Deletes a group.
-pub fn delete(client: &mut Client, group: &str) -> ErrorCode {
+pub(crate) fn delete(client: &mut Client, group: &str) -> ErrorCode {
     let request =
         DeleteGroupsRequest { groups_names: vec![group.to_string()], ..DeleteGroupsRequest::default() };
     client.call(&request, 2).results.remove(0).error_code
 }
 
 /// Bytes that the groups' share holds.
-pub fn groups_share(server: &Running) -> u64 {
+pub(crate) fn groups_share(server: &Running) -> u64 {
     let report = server.budgets();
     report.iter().find(|budget| budget.name.ends_with("groups")).unwrap().used
 }
