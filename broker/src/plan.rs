@@ -10,7 +10,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Code, static data, runtime threads, the allocator's own structures, and [`HTTP_BYTES`] for the HTTP side.
-const BASE_BYTES: u64 = 10 * MIB;
+const BASE_BYTES: u64 = 6 * MIB;
 /// Part of the base: documents of `http.listener` that are rendered or on their way to a slow reader. Its eight
 /// connections with their 8 KiB buffers are in the rest of the base.
 const HTTP_BYTES: u64 = 768 * KIB;

@@ -383,6 +383,20 @@ impl Reply {
         Reply::write(head, lease, size, &encode)
     }
 
+    /// As [`Reply::encode`] under a lease that is held already, where it is large enough.
+    pub(crate) async fn encode_under(
+        control: &Budget,
+        head: ReplyHead,
+        held: Option<Lease>,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        let size = head.size_bytes() + count(&encode)?;
+        match held {
+            Some(held) if held.bytes() >= size as u64 => Reply::write(head, Some(held), size, &encode),
+            _ => Reply::encode(control, head, encode).await,
+        }
+    }
+
     fn write(
         head: ReplyHead,
         lease: Option<Lease>,

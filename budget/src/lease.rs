@@ -424,6 +424,23 @@ impl Lease {
         Lease { budget: self.budget.clone(), bytes, slot, accounted: Accounted::new(bytes) }
     }
 
+    /// Takes over the bytes of `other`, a lease on the same budget.
+    ///
+    /// # Panics
+    /// When the budgets differ: a programming error, since bytes would be given back to the wrong one.
+    pub fn absorb(&mut self, mut other: Lease) {
+        assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0), "{other:?} is not of {}", self.budget.0.name);
+        let total = self.bytes + other.bytes;
+        let mut state = lock(&self.budget.0.state);
+        state.resize(other.slot, other.bytes, 0);
+        state.resize(self.slot, self.bytes, total);
+        drop(state);
+        other.bytes = 0;
+        other.accounted.set(0);
+        self.bytes = total;
+        self.accounted.set(total);
+    }
+
     /// Takes `more` bytes in addition, at once or not at all. It never waits: growing while others hold parts too
     /// would be hold-and-wait.
     pub fn try_grow(&mut self, more: u64) -> Result<(), BudgetError> {
@@ -691,7 +708,10 @@ mod tests {
         assert_eq!((lease.bytes(), part.bytes(), budget.used()), (60, 30, 90));
         drop(lease);
         assert_eq!(budget.used(), 30);
-        drop(part);
+        let mut rest = budget.try_lease(5, WHO).unwrap();
+        rest.absorb(part);
+        assert_eq!((rest.bytes(), budget.used()), (35, 35));
+        drop(rest);
         assert_eq!(budget.used(), 0);
         assert_eq!(budget.report(0)[0].peak, 90);
     }

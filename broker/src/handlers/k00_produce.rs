@@ -29,13 +29,15 @@ use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::net::frame::Frame;
 use crate::net::registry::Holding;
-use crate::request::{Reply, ReplyHead};
+use crate::request::{Reply, ReplyHead, lease_patiently};
 use crate::topics::{Partition, Topic};
 
 /// Answers for this many partitions are part of a connection's own cost; more are leased.
 const FREE_ANSWERS: usize = 32;
+/// Answers beyond those are leased in portions of this many.
+const ANSWERS_PORTION: usize = 64;
 /// Memory of one partition's answer, its encoded form included.
-const ANSWER_BYTES: usize = 192;
+const ANSWER_BYTES: usize = 320;
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -56,6 +58,7 @@ pub(crate) async fn stream(
     let _timeout_ms = frame.i32("timeout").await?;
 
     let mut answers = Answers::default();
+    let mut owes_progress = None;
     let topic_count = frame.array_length("number of topics", flexible).await?;
     for _ in 0..topic_count {
         let topic = if version >= 13 {
@@ -70,7 +73,10 @@ pub(crate) async fn stream(
         };
         let partition_count = frame.array_length("number of partitions", flexible).await?;
         for _ in 0..partition_count {
-            answers.make_room(broker, connection.id, frame.remaining()).await?;
+            answers.make_room(broker, connection.id).await?;
+            if answers.lease.is_some() && owes_progress.is_none() {
+                owes_progress = Some(connection.holds(Holding::Control));
+            }
             let index = frame.i32("partition index").await?;
             let length = frame.bytes_length("records", flexible).await?;
             let target = Target { topic: &topic, index, acks, transactional: transactional_id.is_some() };
@@ -80,6 +86,7 @@ pub(crate) async fn stream(
             };
             frame.skip_tags(flexible).await?;
             answers.push(index, answer);
+            connection.progressed_if_holding();
         }
         frame.skip_tags(flexible).await?;
     }
@@ -94,9 +101,11 @@ pub(crate) async fn stream(
             None => Ok(None),
         };
     }
-    let Answers { response, .. } = &answers;
+    let Answers { response, lease, .. } = answers;
     let head = ReplyHead { api: ApiKey::Produce, version, correlation_id, connection: connection.id };
-    Ok(Some(Reply::encode(&broker.budgets.control, head, |w| response.encode(w, version)).await?))
+    Ok(Some(
+        Reply::encode_under(&broker.budgets.control, head, lease, |w| response.encode(w, version)).await?,
+    ))
 }
 
 struct Target<'a> {
@@ -426,8 +435,7 @@ impl Answer {
     }
 }
 
-/// The answers of a request, in its order. What they take beyond a small number is leased by the number of
-/// partitions that the rest of the frame can hold, once.
+/// The answers of a request, in its order. What they take beyond a small number is leased in portions.
 #[derive(Debug, Default)]
 struct Answers {
     response: ProduceResponse,
@@ -444,26 +452,24 @@ impl Answers {
         });
     }
 
-    async fn make_room(
-        &mut self,
-        broker: &Broker,
-        connection: u64,
-        remaining: usize,
-    ) -> Result<(), BudgetError> {
-        /// Index, length and an empty field of records: the least that one more partition takes on the wire.
-        const LEAST_PARTITION_BYTES: usize = 5;
-        if self.count == FREE_ANSWERS && self.lease.is_none() {
-            let most = (remaining / LEAST_PARTITION_BYTES + 1).min(broker.max_request_partitions);
-            let bytes = (most * ANSWER_BYTES) as u64;
-            let holder = Holder::new("produce answers", connection);
-            self.lease = Some(broker.budgets.control.lease(bytes, holder).await?);
-        }
+    async fn make_room(&mut self, broker: &Broker, connection: u64) -> Result<(), BudgetError> {
         if self.count >= broker.max_request_partitions {
             return Err(BudgetError::NeverFits {
                 budget: "answers of one produce request".to_string(),
                 bytes: ((self.count + 1) * ANSWER_BYTES) as u64,
                 limit: (broker.max_request_partitions * ANSWER_BYTES) as u64,
             });
+        }
+        if self.count >= FREE_ANSWERS && (self.count - FREE_ANSWERS).is_multiple_of(ANSWERS_PORTION) {
+            // No batch is held here, but earlier portions are: the wait is limited, so that requests that fill the
+            // share with portions end instead of waiting for each other.
+            let bytes = (ANSWERS_PORTION * ANSWER_BYTES) as u64;
+            let holder = Holder::new("produce answers", connection);
+            let portion = lease_patiently(&broker.budgets.control, bytes, holder).await?;
+            match &mut self.lease {
+                Some(lease) => lease.absorb(portion),
+                none => *none = Some(portion),
+            }
         }
         self.count += 1;
         Ok(())

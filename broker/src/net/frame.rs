@@ -39,11 +39,6 @@ impl<'a> Frame<'a> {
         Frame { receiver, remaining }
     }
 
-    /// Bytes of the frame that were not read yet.
-    pub(crate) fn remaining(&self) -> usize {
-        self.remaining
-    }
-
     /// The receiver below, for what does not read.
     pub(crate) fn receiver(&mut self) -> &mut Receiver {
         self.receiver

@@ -252,8 +252,8 @@ impl Receiver {
             let part = count.min(self.end - self.start);
             self.consume(part);
             count -= part;
+            self.state.progressed_if_holding();
         }
-        self.state.active();
         Ok(())
     }
 }

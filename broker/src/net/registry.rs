@@ -41,9 +41,13 @@ impl ConnectionState {
 
     /// From now on the connection holds a lease on the budget with this index and owes progress.
     pub(crate) fn holds(self: &Arc<Self>, budget: Holding) -> HoldGuard {
+        let outer = match self.holding_since_ms.load(Ordering::Relaxed) {
+            0 => None,
+            _ => Some(self.holding.load(Ordering::Relaxed)),
+        };
         self.holding.store(budget as u32, Ordering::Relaxed);
         self.progressed();
-        HoldGuard(Arc::clone(self))
+        HoldGuard { state: Arc::clone(self), outer }
     }
 
     /// Notes a window of progress on what the lease is for.
@@ -77,13 +81,22 @@ pub(crate) enum Holding {
     Fetch = 2,
 }
 
-/// Ends the duty to make progress.
+/// Ends the duty to make progress, or goes back to the one that an outer guard stands for.
 #[derive(Debug)]
-pub(crate) struct HoldGuard(Arc<ConnectionState>);
+pub(crate) struct HoldGuard {
+    state: Arc<ConnectionState>,
+    outer: Option<u32>,
+}
 
 impl Drop for HoldGuard {
     fn drop(&mut self) {
-        self.0.holding_since_ms.store(0, Ordering::Relaxed);
+        match self.outer {
+            Some(holding) => {
+                self.state.holding.store(holding, Ordering::Relaxed);
+                self.state.progressed();
+            }
+            None => self.state.holding_since_ms.store(0, Ordering::Relaxed),
+        }
     }
 }
 
