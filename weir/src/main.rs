@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments.
 
 mod commands;
+mod demo;
+mod load;
 mod log_dump;
 mod logging;
 
@@ -29,6 +31,8 @@ enum Command {
     Server(commands::server::Arguments),
     /// Print the memory plan of a server without starting it
     Plan(commands::plan::Arguments),
+    /// Attack a broker of 64 MiB with gigabytes and show what becomes of its memory
+    Demo(commands::demo::Arguments),
     /// Look into a log directory
     Log(commands::log::Arguments),
 }
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments),
         Command::Plan(arguments) => commands::plan::run(&arguments),
+        Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Log(arguments) => commands::log::run(&arguments),
     };
     match outcome {

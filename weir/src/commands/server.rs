@@ -48,10 +48,17 @@ pub(crate) struct Arguments {
     properties: PropertyArguments,
     #[command(flatten)]
     log: LogOptions,
+    /// Stop when the process that started this one has ended
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 /// Runs the server until it is told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.end_with_parent {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+            .map_err(|error| format!("cannot follow the parent process: {error}"))?;
+    }
     let loaded = arguments.properties.load()?;
     arguments.log.start()?;
     for note in &loaded.notes {

@@ -1,0 +1,61 @@
+//! `weir demo`: the main job in a minute, without any client installed.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::demo::{self, Options};
+
+/// Arguments of `weir demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How long new huge requests are sent; those under way are waited for
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// memory.budget.bytes of the broker
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    budget: String,
+    /// Write the report as one HTML page too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Where to make the broker's directory, which needs about 2 GiB for a while [default: the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs the demo and prints its report. Fails when the bound was broken or an answer was an error.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let options =
+        Options { seconds: arguments.seconds, budget: arguments.budget.clone(), dir: arguments.dir.clone() };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    let report = runtime.block_on(async {
+        tokio::select! {
+            report = demo::run(&options) => report,
+            // The broker is ended and its directory removed by dropping what runs.
+            name = interrupted() => Err(name.map_or_else(|error| error, |name| format!("ended by {name}"))),
+        }
+    })?;
+    print!("{}", report.text(std::io::stdout().is_terminal()));
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, report.html()).map_err(|error| format!("{}: {error}", path.display()))?;
+        println!("the page is in {}", path.display());
+    }
+    let faults = report.faults();
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// Waits for a signal to stop and returns its name.
+async fn interrupted() -> Result<&'static str, String> {
+    let fail = |error| format!("cannot install signal handlers: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
+    tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+    }
+}

@@ -1,0 +1,122 @@
+//! The broker of the demo: this program again, as a child process in a temporary directory.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Options, memory};
+
+/// How long it may take to serve.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes of its log that are shown when it fails.
+const LOG_TAIL_BYTES: usize = 2000;
+
+/// Old data goes quickly, so that the attack does not fill the disk: its records are not what the demo is about.
+const PROPERTIES: [&str; 7] = [
+    "log.segment.bytes=4194304",
+    "log.retention.bytes=4194304",
+    "log.retention.check.interval.ms=500",
+    "log.segment.delete.delay.ms=0",
+    "offsets.topic.num.partitions=1",
+    "auto.create.topics.enable=false",
+    "node.id=1",
+];
+
+/// A running broker; killed when dropped.
+pub(super) struct BrokerProcess {
+    child: Child,
+    kafka: SocketAddr,
+    http: SocketAddr,
+    // Removed with everything in it when the process has gone: it is the last field.
+    _dir: tempfile::TempDir,
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
+
+impl BrokerProcess {
+    /// Starts a broker and waits until it is healthy.
+    pub(super) async fn start(options: &Options) -> Result<Self, String> {
+        let dir = match &options.dir {
+            Some(dir) => tempfile::Builder::new().prefix("weir-demo-").tempdir_in(dir),
+            None => tempfile::Builder::new().prefix("weir-demo-").tempdir(),
+        };
+        let dir = dir.map_err(|error| format!("cannot make a temporary directory: {error}"))?;
+        let log_path = dir.path().join("server.log");
+        let log = File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
+        let program =
+            std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let (kafka, http) = (free_port()?, free_port()?);
+        let mut command = Command::new(program);
+        command.args(["server", "--end-with-parent"]);
+        for setting in PROPERTIES.map(str::to_string).into_iter().chain([
+            format!("log.dirs={}", dir.path().join("data").display()),
+            format!("listeners=PLAINTEXT://127.0.0.1:{kafka}"),
+            format!("http.listener=127.0.0.1:{http}"),
+            format!("memory.budget.bytes={}", options.budget),
+        ]) {
+            command.arg("--override").arg(setting);
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("cannot start the broker: {error}"))?;
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut broker = BrokerProcess { child, kafka: address(kafka), http: address(http), _dir: dir };
+        let deadline = Instant::now() + START_PATIENCE;
+        while memory::fetch(broker.http).await.is_err() {
+            let ended =
+                broker.child.try_wait().map_err(|error| format!("cannot watch the broker: {error}"))?;
+            if ended.is_some() || Instant::now() > deadline {
+                let log = std::fs::read(&log_path).unwrap_or_default();
+                let tail = &log[log.len().saturating_sub(LOG_TAIL_BYTES)..];
+                return Err(format!("the broker does not start:\n{}", String::from_utf8_lossy(tail)));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(broker)
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it speaks Kafka's protocol.
+    pub(super) fn kafka(&self) -> SocketAddr {
+        self.kafka
+    }
+
+    /// Where it speaks HTTP.
+    pub(super) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Stops it as an operator would.
+    pub(super) async fn stop(mut self) {
+        let asked =
+            Pid::from_raw(self.child.id() as i32).is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while asked && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for BrokerProcess {
+    fn drop(&mut self) {
+        // Gone already where it was stopped; both calls then do nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
