@@ -208,11 +208,10 @@ def attacks(bootstrap, short, seed, hold_ms):
 
 
 def back_at_base(pid, base, seconds=30):
-    """Seconds until the memory is within a tenth and 8 MiB of its base (an allocator keeps some pages); None when it
-    does not come back."""
+    """Seconds until the memory is within a tenth and 4 MiB of its base; None when it does not come back."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        if rss_anon(pid) <= base * 1.1 + 8 * MIB:
+        if rss_anon(pid) <= base * 1.1 + 4 * MIB:
             return round(time.monotonic() - began, 1)
         time.sleep(0.1)
     return None
