@@ -7,9 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Barrier, Notify};
+use tokio::sync::{Barrier, Notify, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 use weir_protocol::messages::ApiKey;
 use weir_protocol::records::{BatchBuilder, Codec};
 
@@ -21,9 +20,11 @@ use crate::load::produce::{Produce, batch_of};
 
 const FLOODED: &str = "flood";
 const BEHAVED: &str = "orders";
-/// The well-behaved producer sends a request this often.
+/// The well-behaved producer has new records this often.
 const PACE: Duration = Duration::from_millis(10);
-const RECORDS_A_REQUEST: usize = 10;
+const RECORDS_A_BEAT: usize = 10;
+/// Beats whose records go with one request at most.
+const MAX_DUE: u32 = 500;
 const RECORD_BYTES: usize = 100;
 /// How long a huge request may take, from its first byte to its answer.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
@@ -105,17 +106,16 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Tally {
-    fn note(&self, result: Result<Duration, LoadError>) {
-        match result {
-            Ok(took) => {
-                self.answered.fetch_add(1, Ordering::Relaxed);
-                lock(&self.latencies).note(took);
-            }
-            Err(error) => {
-                self.errors.fetch_add(1, Ordering::Relaxed);
-                lock(&self.first_error).get_or_insert_with(|| error.to_string());
-            }
-        }
+    /// Counts an answer that stands for one or several things, each with its latency.
+    fn answered(&self, latencies: impl IntoIterator<Item = Duration>) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        let mut all = lock(&self.latencies);
+        latencies.into_iter().for_each(|latency| all.note(latency));
+    }
+
+    fn failed(&self, error: &LoadError) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        lock(&self.first_error).get_or_insert_with(|| error.to_string());
     }
 
     fn outcome(&self) -> Outcome {
@@ -151,6 +151,15 @@ pub(crate) struct Behaved {
     pub(crate) missing: u64,
 }
 
+/// Counts a promise until it ends.
+struct Open<'a>(&'a AtomicU64);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Everything that runs against one broker.
 pub(super) struct Attack {
     address: SocketAddr,
@@ -162,8 +171,7 @@ pub(super) struct Attack {
     consumer: Tally,
     produced: AtomicU64,
     producing: AtomicBool,
-    consuming: AtomicBool,
-    clients: tokio::sync::Mutex<JoinSet<()>>,
+    end: std::sync::Mutex<Option<oneshot::Receiver<()>>>,
     zero: Instant,
 }
 
@@ -184,8 +192,7 @@ impl Attack {
             consumer: Tally::default(),
             produced: AtomicU64::new(0),
             producing: AtomicBool::new(true),
-            consuming: AtomicBool::new(true),
-            clients: tokio::sync::Mutex::default(),
+            end: std::sync::Mutex::default(),
             zero: Instant::now(),
         }))
     }
@@ -204,12 +211,35 @@ impl Attack {
         )
     }
 
-    /// Starts the clients that behave.
-    pub(super) fn behave(self: &Arc<Self>) {
-        if let Ok(mut clients) = self.clients.try_lock() {
-            clients.spawn(Arc::clone(self).produce());
-            clients.spawn(Arc::clone(self).consume());
-        }
+    /// Starts the clients that behave, on a thread of their own: what they measure is the broker, not this program's
+    /// own attack.
+    pub(super) fn behave(self: &Arc<Self>) -> Result<(), String> {
+        let fail = |error: std::io::Error| format!("cannot start the clients: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+        let attack = Arc::clone(self);
+        let (ended, end) = oneshot::channel();
+        *lock(&self.end) = Some(end);
+        let thread = std::thread::Builder::new().name("clients".to_string()).spawn(move || {
+            runtime.block_on(async {
+                let consumer = tokio::spawn(Arc::clone(&attack).consume());
+                Arc::clone(&attack).produce().await;
+                // The consumer sees what was acknowledged, within reason.
+                let deadline = Instant::now() + CATCH_UP;
+                while attack.missing() > 0 && Instant::now() < deadline {
+                    tokio::time::sleep(PACE).await;
+                }
+                consumer.abort();
+            });
+            // Nobody waits any more where the demo was interrupted.
+            let _ = ended.send(());
+        });
+        thread.map(drop).map_err(fail)
+    }
+
+    /// Acknowledged records that the consumer has not seen.
+    fn missing(&self) -> u64 {
+        let seen = self.consumer.answered.load(Ordering::Relaxed);
+        self.produced.load(Ordering::Relaxed).saturating_sub(seen)
     }
 
     /// Runs the attack: until all huge requests are answered, and new ones are no longer sent.
@@ -237,21 +267,16 @@ impl Attack {
     /// Stops the clients that behave, the consumer once it has seen all.
     pub(super) async fn settle(&self) -> Behaved {
         self.producing.store(false, Ordering::Relaxed);
-        let deadline = Instant::now() + CATCH_UP;
-        let mut clients = self.clients.lock().await;
-        // The producer ends first; the consumer then has a last figure to reach.
-        let _ended = tokio::time::timeout(CATCH_UP, clients.join_next()).await;
-        let missing = || {
-            let seen = self.consumer.answered.load(Ordering::Relaxed);
-            self.produced.load(Ordering::Relaxed).saturating_sub(seen)
-        };
-        while missing() > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        let end = lock(&self.end).take();
+        if let Some(end) = end {
+            // A thread that panicked leaves its figures as they are.
+            let _ = end.await;
         }
-        self.consuming.store(false, Ordering::Relaxed);
-        let _ended = tokio::time::timeout(CATCH_UP, clients.join_next()).await;
-        clients.shutdown().await;
-        Behaved { producer: self.producer.outcome(), consumer: self.consumer.outcome(), missing: missing() }
+        Behaved {
+            producer: self.producer.outcome(),
+            consumer: self.consumer.outcome(),
+            missing: self.missing(),
+        }
     }
 
     async fn flood(self: Arc<Self>, start: Arc<Barrier>) {
@@ -279,9 +304,11 @@ impl Attack {
                 }
                 Err(_) => Err(LoadError::Io(std::io::ErrorKind::NotConnected.into())),
             };
-            let failed = result.is_err();
-            self.floods.note(result);
-            if failed || Instant::now() >= until {
+            match result {
+                Ok(took) => self.floods.answered([took]),
+                Err(error) => return self.floods.failed(&error),
+            }
+            if Instant::now() >= until {
                 return;
             }
         }
@@ -293,59 +320,67 @@ impl Attack {
             return;
         }
         self.promises_open.fetch_add(1, Ordering::Relaxed);
+        let _open = Open(&self.promises_open);
         let mut byte = [0];
         tokio::select! {
             // Nothing is ever answered: what ends this read is the end of the connection.
             _ = stream.read(&mut byte) => {}
             () = stop.notified() => {}
         }
-        self.promises_open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Microseconds since this process began the demo, for the records.
-    fn clock_us(&self) -> u64 {
-        self.zero.elapsed().as_micros() as u64
-    }
-
+    /// Sends what has become due since the last request, as Kafka's producer does: what waits goes with the next one.
     async fn produce(self: Arc<Self>) {
         let mut client = Client::connect(self.address, "orders-producer").await.ok();
-        // A request that is late counts from when it should have been sent.
-        let mut beat = interval(PACE);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let mut next_due = Instant::now();
         while self.producing.load(Ordering::Relaxed) {
-            let due = beat.tick().await;
+            tokio::time::sleep_until(next_due.into()).await;
+            let late = next_due.elapsed().as_nanos() / PACE.as_nanos();
+            let count = u32::try_from(late + 1).unwrap_or(u32::MAX).min(MAX_DUE);
             self.producer.sent.fetch_add(1, Ordering::Relaxed);
-            let result = self.produce_once(&mut client).await.map(|()| due.elapsed());
-            if result.is_err() {
-                client = Client::connect(self.address, "orders-producer").await.ok();
+            match self.produce_once(&mut client, next_due, count).await {
+                Ok(()) => self.producer.answered((0..count).map(|beat| (next_due + PACE * beat).elapsed())),
+                Err(error) => {
+                    self.producer.failed(&error);
+                    client = Client::connect(self.address, "orders-producer").await.ok();
+                }
             }
-            self.producer.note(result);
+            next_due += PACE * count;
         }
     }
 
-    async fn produce_once(&self, client: &mut Option<Client>) -> Result<(), LoadError> {
+    async fn produce_once(
+        &self,
+        client: &mut Option<Client>,
+        next_due: Instant,
+        beats: u32,
+    ) -> Result<(), LoadError> {
         let client = client.as_mut().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected))?;
         let mut value = [b'.'; RECORD_BYTES];
-        value[..8].copy_from_slice(&self.clock_us().to_be_bytes());
         let mut builder = BatchBuilder::new(Codec::None);
-        for _ in 0..RECORDS_A_REQUEST {
-            builder.append(now_ms(), None, Some(&value), &[])?;
+        for beat in 0..beats {
+            let due = next_due + PACE * beat;
+            let due_us = due.saturating_duration_since(self.zero).as_micros() as u64;
+            value[..8].copy_from_slice(&due_us.to_be_bytes());
+            for _ in 0..RECORDS_A_BEAT {
+                builder.append(now_ms(), None, Some(&value), &[])?;
+            }
         }
         let batch = builder.build()?;
         Produce { topic: BEHAVED, partitions: 1, acks: -1, batch: &batch }.send(client).await?;
-        self.produced.fetch_add(RECORDS_A_REQUEST as u64, Ordering::Relaxed);
+        self.produced.fetch_add(u64::from(beats) * RECORDS_A_BEAT as u64, Ordering::Relaxed);
         Ok(())
     }
 
     async fn consume(self: Arc<Self>) {
         let mut client = Client::connect(self.address, "orders-consumer").await.ok();
         let mut offset = 0;
-        while self.consuming.load(Ordering::Relaxed) {
+        loop {
             let result = self.consume_once(&mut client, offset).await;
             match result {
                 Ok(next) => offset = next,
                 Err(error) => {
-                    self.consumer.note(Err(error));
+                    self.consumer.failed(&error);
                     client = Client::connect(self.address, "orders-consumer").await.ok();
                     tokio::time::sleep(PACE).await;
                 }
@@ -357,9 +392,11 @@ impl Attack {
         let client = client.as_mut().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected))?;
         self.consumer.sent.fetch_add(1, Ordering::Relaxed);
         fetch(client, BEHAVED, 0, offset, |record| {
-            let sent_us =
+            // The producer wrote when the record was due.
+            let due_us =
                 record.value.and_then(|value| value.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b));
-            self.consumer.note(Ok(Duration::from_micros(self.clock_us().saturating_sub(sent_us))));
+            let took = self.zero.elapsed().saturating_sub(Duration::from_micros(due_us));
+            self.consumer.answered([took]);
         })
         .await
     }

@@ -109,7 +109,7 @@ pub(crate) struct Page {
     pub(crate) receive_waiters: u64,
     /// Who ever had to wait.
     pub(crate) receive_waited: u64,
-    /// Bytes that all budgets hold.
+    /// Bytes that all budgets hold, but for the one that the report itself is made in.
     pub(crate) leased: u64,
     /// Connections cut off because they held memory without progress.
     pub(crate) stalled: u64,
@@ -125,14 +125,14 @@ pub(super) async fn fetch(http: SocketAddr) -> Result<Page, String> {
     let number = |value: &serde_json::Value, name: &str| value[name].as_u64().unwrap_or_default();
     let budgets = json["budgets"].as_array().map(Vec::as_slice).unwrap_or_default();
     let find = |name: &str| budgets.iter().find(|budget| budget["name"] == name).cloned().unwrap_or_default();
-    let (receive, root) = (find("memory/receive"), find("memory"));
+    let (receive, root, http) = (find("memory/receive"), find("memory"), find("memory/http"));
     Ok(Page {
         limit: number(&json, "limit"),
         receive_limit: number(&receive, "limit"),
         receive_used: number(&receive, "used"),
         receive_waiters: number(&receive, "waiters"),
         receive_waited: number(&receive, "waited"),
-        leased: number(&root, "used"),
+        leased: number(&root, "used").saturating_sub(number(&http, "used")),
         stalled: number(&json["connections"], "stalled"),
     })
 }

@@ -52,7 +52,7 @@ pub(crate) async fn run(options: &Options) -> Result<Report, String> {
     live.say(&plan.sentence());
 
     let watched = live.watch(Arc::clone(&attack), broker.http(), sampler.memory());
-    attack.behave();
+    attack.behave()?;
     tokio::time::sleep(CALM).await;
     let began = sampler.mark();
     let attacked = attack.run().await;

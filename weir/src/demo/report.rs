@@ -135,11 +135,11 @@ impl Report {
                     size(plan.promised_bytes as u64)
                 ),
                 format!("{} held open", attacked.promises_open),
-                "cost nothing".to_string(),
+                "cost no memory".to_string(),
                 String::new(),
             ],
             [
-                "a producer beside them, 100 requests/s".to_string(),
+                "a producer beside them, 1,000 records/s".to_string(),
                 format!("{} sent, {} answered", behaved.producer.sent, behaved.producer.answered),
                 format!("{} errors", behaved.producer.errors),
                 quantiles(&behaved.producer.latencies),
@@ -187,5 +187,63 @@ impl Report {
     /// The same as one page without anything outside of it.
     pub(crate) fn html(&self) -> String {
         page::render(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attack::Outcome;
+    use super::*;
+
+    fn report(peak: u64, flood_errors: u64) -> Report {
+        let mut latencies = crate::load::latency::Latencies::default();
+        latencies.note(Duration::from_millis(3));
+        let outcome = Outcome { sent: 5, answered: 5, latencies, ..Outcome::default() };
+        let failed = Outcome {
+            errors: flood_errors,
+            first_error: (flood_errors > 0).then(|| "a <b> \"reason\"".to_string()),
+            ..outcome.clone()
+        };
+        Report {
+            plan: Plan {
+                floods: 80,
+                batches: 79,
+                batch_bytes: 1 << 20,
+                promises: 200,
+                promised_bytes: 100 << 20,
+                seconds: 1,
+            },
+            attacked: Attacked { floods: failed, took: Duration::from_secs(2), promises_open: 200 },
+            behaved: Behaved { producer: outcome.clone(), consumer: outcome, missing: 0 },
+            memory: (0..100).map(|n| (f64::from(n) / 10.0, if n == 50 { peak } else { 1 << 20 })).collect(),
+            at_rest: Some(Page { limit: 64 << 20, ..Page::default() }),
+            phases: (2.0, 8.0),
+        }
+    }
+
+    #[test]
+    fn a_bound_that_held_is_said_so_and_one_that_broke_is_a_fault() {
+        let held = report(64 << 20, 0);
+        assert_eq!(held.faults(), Vec::<String>::new());
+        let text = held.text(false);
+        assert!(text.contains("✔ the bound held: at most 64.0 MiB of 64.0 MiB"), "{text}");
+        assert!(text.contains("197.5 MiB/s") && text.contains("p50 3.0 ms"), "{text}");
+        let broken = report((64 << 20) + 1, 0);
+        assert_eq!(broken.faults(), ["the bound was broken: 64.0 MiB of 64.0 MiB"]);
+        assert_eq!(report(1, 3).faults().len(), 1);
+        let mut gone = report(1, 0);
+        gone.at_rest = None;
+        assert_eq!(gone.faults(), ["the broker did not answer at the end"]);
+    }
+
+    #[test]
+    fn the_page_stands_alone_and_escapes_what_it_shows() {
+        let html = report(30 << 20, 3).html();
+        assert!(html.contains("<svg ") && html.contains("a &lt;b&gt; &quot;reason&quot;"), "{html}");
+        for outside in ["http:", "https:", "<script", "url(", "@import"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+        let lines = html.matches("stroke-dasharray").count();
+        assert_eq!(lines, 1, "one line at the limit");
     }
 }

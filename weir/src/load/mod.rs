@@ -7,6 +7,8 @@ pub(crate) mod client;
 pub(crate) mod fetch;
 pub(crate) mod latency;
 pub(crate) mod produce;
+#[cfg(test)]
+mod tests;
 
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::BatchError;

@@ -54,12 +54,10 @@ fn write_directory(root: &Path) -> usize {
         }
         append(&log, &builder, AppendOrigin::Client);
     }
-    let mut sequence = 0;
-    for _ in 0..3 {
+    for sequence in 0..3 {
         let mut builder = BatchBuilder::new(Codec::None).producer(11, 0, sequence).transactional();
         builder.append(NOW + 500, None, Some(b"uncertain"), &[]).unwrap();
         append(&log, &builder, AppendOrigin::Client);
-        sequence += 1;
         let mut marker = BatchBuilder::new(Codec::None).producer(11, 0, -1).transactional();
         marker
             .append_control(
@@ -287,7 +285,7 @@ fn the_tool_of_apache_kafka_counts_the_same_batches_records_and_entries() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let (_, lines) = lines_of(&[dir.clone()]);
+    let (_, lines) = lines_of(std::slice::from_ref(&dir));
     let logs = files_of(&dir, "log");
     let theirs = tool(&logs, "--deep-iteration");
     assert_eq!(theirs.matches("| offset: ").count(), count);
