@@ -3,7 +3,7 @@
 use super::report::size;
 
 const WIDTH: usize = 72;
-const HEIGHT: usize = 14;
+const HEIGHT: usize = 16;
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws `samples` (seconds, bytes), the line at `limit` and the phases between calm, attack and after.
