@@ -124,6 +124,15 @@ impl Partition {
         Ok(appended)
     }
 
+    /// Syncs what was appended where `flush.messages` asks for it; to be called before the append is acknowledged.
+    /// Blocks for as long as the disk takes; callers that wait at the same time share one sync.
+    pub(crate) fn sync_if_needed(&self, appended: &AppendInfo, now_ms: i64) -> Result<(), StorageError> {
+        if appended.needs_flush {
+            self.log.flush_to(appended.last_offset + 1, now_ms)?;
+        }
+        Ok(())
+    }
+
     /// Wakes those who wait, because something else than an append changed.
     pub(crate) fn wake(&self) {
         self.watchers.wake();

@@ -89,7 +89,7 @@ impl Log {
                 log_append_time_ms: batch.timestamp,
                 log_start_offset: self.log_start_offset(),
                 duplicate: true,
-                needs_flush: false,
+                needs_flush: self.is_flush_needed(&config),
             });
         }
         let mut header = *header;
@@ -240,7 +240,6 @@ impl Log {
             count(&self.shared.counters.recovered_from_read_only, 1);
             tracing::info!(partition = %self.topic_partition, "the log takes writes again");
         }
-        let unflushed = next_offset - self.recovery_point.load(Ordering::Relaxed);
         let append_time = header.timestamp_type() == TimestampType::LogAppendTime;
         Ok(AppendInfo {
             first_offset,
@@ -248,8 +247,14 @@ impl Log {
             log_append_time_ms: if append_time { header.max_timestamp } else { -1 },
             log_start_offset: self.log_start_offset(),
             duplicate: false,
-            needs_flush: unflushed >= config.flush_messages,
+            needs_flush: self.is_flush_needed(config),
         })
+    }
+
+    /// Whether as many records as `flush.messages` are not synced yet.
+    fn is_flush_needed(&self, config: &LogConfig) -> bool {
+        let unflushed = self.log_end.load(Ordering::Relaxed) - self.recovery_point.load(Ordering::Relaxed);
+        unflushed > 0 && unflushed >= config.flush_messages
     }
 
     fn write_batch(

@@ -30,9 +30,7 @@ pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: Appen
     let body = [IoSlice::new(&bytes[HEADER_SIZE_BYTES..])];
     match partition.append(&header, &body, AppendOrigin::Coordinator, now_ms) {
         Ok(appended) => {
-            if appended.needs_flush
-                && let Err(error) = partition.log.flush_to(appended.last_offset + 1, now_ms)
-            {
+            if let Err(error) = partition.sync_if_needed(&appended, now_ms) {
                 broker.note_append_failure(partition, &error);
                 return Appended::Unknown;
             }

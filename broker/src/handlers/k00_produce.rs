@@ -335,7 +335,16 @@ impl Work<'_> {
         if changed && crc_follows_body {
             header.crc = crc_of(&header, body);
         }
-        match self.partition.append(&header, body, AppendOrigin::Client, self.options.now_ms) {
+        let now_ms = self.options.now_ms;
+        let appended =
+            self.partition.append(&header, body, AppendOrigin::Client, now_ms).and_then(|appended| {
+                if appended.needs_flush {
+                    // Other connections go on meanwhile, and their appends join the sync.
+                    tokio::task::block_in_place(|| self.partition.sync_if_needed(&appended, now_ms))?;
+                }
+                Ok(appended)
+            });
+        match appended {
             Ok(appended) => {
                 self.broker.metrics.produced(summary.record_count, header.size_bytes());
                 Answer {

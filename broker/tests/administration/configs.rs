@@ -1,6 +1,7 @@
 //! Configs: described with their sources, altered, listed.
 
 use weir_protocol::messages::*;
+use weir_protocol::records::Codec;
 
 use crate::support::{Client, Running};
 
@@ -237,4 +238,20 @@ fn resources_with_configs_are_listed_by_type() {
     assert_eq!(names(client.call(&groups, 1)), [(GROUP, "g".to_string())]);
     let unknown = ListConfigResourcesRequest { resource_types: vec![3], ..Default::default() };
     assert_eq!(client.call(&unknown, 1).error_code, ErrorCode::UNSUPPORTED_VERSION);
+}
+
+#[test]
+fn with_flush_messages_of_one_each_batch_is_synced_before_its_answer() {
+    let server = Running::start("http.listener=127.0.0.1:0");
+    let mut client = server.client();
+    client.create(&[("synced", 1, &[("flush.messages", "1")]), ("plain", 1, &[])]);
+    let syncs =
+        || server.metric("weir_storage_flushes_total") + server.metric("weir_storage_flushes_joined_total");
+    let before = syncs();
+    client.produce("plain", 0, Codec::None, &[1, 2]);
+    assert_eq!(syncs(), before, "by default the page cache answers");
+    for batch in 1..=3 {
+        client.produce("synced", 0, Codec::None, &[1, 2]);
+        assert_eq!(syncs(), before + batch);
+    }
 }

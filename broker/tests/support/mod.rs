@@ -126,6 +126,17 @@ impl Running {
         self.address.port()
     }
 
+    /// A figure on `/metrics`; the server must have been started with an `http.listener`.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let address = self.server.as_ref().unwrap().http_address().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: weir\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not on the page:\n{page}")).parse().unwrap()
+    }
+
     /// Every budget of the memory plan, parents first.
     pub(crate) fn budgets(&self) -> Vec<weir_budget::BudgetReport> {
         self.server.as_ref().unwrap().budgets()
