@@ -373,13 +373,7 @@ impl Reply {
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
         let size = head.size_bytes() + count(&encode)?;
-        let lease = match size {
-            0..=SMALL_BYTES => None,
-            _ => {
-                let holder = Holder::new("reply", head.connection);
-                Some(lease_patiently(control, size as u64, holder).await?)
-            }
-        };
+        let lease = Reply::lease(control, head, size).await?;
         Reply::write(head, lease, size, &encode)
     }
 
@@ -391,10 +385,19 @@ impl Reply {
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
         let size = head.size_bytes() + count(&encode)?;
-        match held {
-            Some(held) if held.bytes() >= size as u64 => Reply::write(head, Some(held), size, &encode),
-            _ => Reply::encode(control, head, encode).await,
+        let lease = match held {
+            Some(held) if held.bytes() >= size as u64 => Some(held),
+            _ => Reply::lease(control, head, size).await?,
+        };
+        Reply::write(head, lease, size, &encode)
+    }
+
+    /// Leases what a reply takes beyond what every connection may hold.
+    async fn lease(control: &Budget, head: ReplyHead, size: usize) -> Result<Option<Lease>, BudgetError> {
+        if size <= SMALL_BYTES {
+            return Ok(None);
         }
+        lease_patiently(control, size as u64, Holder::new("reply", head.connection)).await.map(Some)
     }
 
     fn write(
@@ -423,13 +426,7 @@ impl Reply {
         let mut count = Counter::default();
         walk_parts(items, &encode, &mut count).await?;
         let size = head.size_bytes() + count.0;
-        let lease = match size {
-            0..=SMALL_BYTES => None,
-            _ => {
-                let holder = Holder::new("reply", head.connection);
-                Some(lease_patiently(control, size as u64, holder).await?)
-            }
-        };
+        let lease = Reply::lease(control, head, size).await?;
         let mut bytes = Vec::with_capacity(size);
         head.put(&mut bytes, count.0);
         let mut watched = Watched { out: &mut bytes, first_error: None };

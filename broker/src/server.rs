@@ -143,9 +143,8 @@ fn written<T: FromValue + Into<i64>>(config: &BrokerConfig, key: Key<T>) -> Opti
 }
 
 /// The largest zstd window that one batch can have in the receive share.
-fn inflate_limits(layout: &Layout, receive_bytes: u64, message_max_bytes: u64) -> InflateLimits {
+fn inflate_limits(receive_bytes: u64, message_max_bytes: u64) -> InflateLimits {
     let mut limits = InflateLimits::default();
-    debug_assert!(layout.plan.sum() <= layout.plan.limit);
     limits.max_zstd_window_log = (MIN_ZSTD_WINDOW_LOG..=MAX_ZSTD_WINDOW_LOG)
         .rev()
         .find(|log| {
@@ -209,7 +208,7 @@ impl Server {
                 group_limits(&config, budgets.groups.limit()),
                 budgets.groups.clone(),
             ),
-            inflate_limits: inflate_limits(&layout, budgets.receive.limit(), message_max_bytes),
+            inflate_limits: inflate_limits(budgets.receive.limit(), message_max_bytes),
             socket_request_max_bytes: config.get(keys::SOCKET_REQUEST_MAX_BYTES),
             fetch_max_bytes: config.get(keys::FETCH_MAX_BYTES),
             max_request_partitions: MAX_REQUEST_PARTITIONS,

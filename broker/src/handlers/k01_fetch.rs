@@ -57,26 +57,21 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let head = request.head();
     let holder = Holder::new("fetch", head.connection);
     let mut watch: Option<(Watch, Lease)> = None;
+    let mut may_park = true;
     loop {
         let lease = broker.budgets.fetch.lease(plan_bytes(&context), holder).await?;
         let plan = Plan::make(&broker, &context, &terms);
-        let due = plan.is_due(&terms) || Instant::now() >= terms.deadline;
-        if due {
+        if plan.is_due(&terms) || !may_park || Instant::now() >= terms.deadline {
             broker.metrics.fetched(plan.record_bytes);
             return Ok(Some(plan.into_reply(&context, &terms, head, lease)?));
         }
         drop((plan, lease));
         match &watch {
-            None => {
-                // Registered first, then asked once more: what is appended in between is not missed.
-                let Ok(parked) = broker.budgets.fetch.try_lease(parked_bytes(&context), holder) else {
-                    let lease = broker.budgets.fetch.lease(plan_bytes(&context), holder).await?;
-                    let plan = Plan::make(&broker, &context, &terms);
-                    broker.metrics.fetched(plan.record_bytes);
-                    return Ok(Some(plan.into_reply(&context, &terms, head, lease)?));
-                };
-                watch = Some((watch_all(&broker, &context), parked));
-            }
+            // Registered first, then asked once more: what is appended in between is not missed.
+            None => match broker.budgets.fetch.try_lease(parked_bytes(&context), holder) {
+                Ok(parked) => watch = Some((watch_all(&broker, &context), parked)),
+                Err(_) => may_park = false,
+            },
             Some((watch, _)) => {
                 let rest = terms.deadline.saturating_duration_since(Instant::now());
                 // A time-out ends the wait like a change does: the plan is made once more.
@@ -336,10 +331,9 @@ impl Plan {
             put_i16(bytes, ErrorCode::NONE.0);
             put_i32(bytes, session_id);
         }
-        let runs = self.answers.chunk_by(|a, b| a.topic == b.topic).count();
-        put_array_len(bytes, flexible, Some(runs))?;
         let lengths: Vec<usize> =
             self.answers.chunk_by(|a, b| a.topic == b.topic).map(<[Answer]>::len).collect();
+        put_array_len(bytes, flexible, Some(lengths.len()))?;
         let mut answers = self.answers.into_iter();
         for length in lengths {
             for (position, answer) in answers.by_ref().take(length).enumerate() {
