@@ -152,6 +152,16 @@ pub enum StorageError {
         /// The limit over all logs.
         limit: usize,
     },
+    /// The active segment can take no further batch, and no further segment may be made.
+    #[error(
+        "a full segment of {topic_partition} cannot be followed by another: max.segments = {limit} is reached"
+    )]
+    TooManySegments {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// The limit over all logs.
+        limit: usize,
+    },
     /// A batch larger than a whole segment may be.
     #[error(
         "a batch of {size_bytes} bytes does not fit into a segment of {limit_bytes} bytes ({topic_partition})"
@@ -223,6 +233,7 @@ impl StorageError {
             Self::Io { .. }
             | Self::ReadOnly { .. }
             | Self::TooManyProducerIds { .. }
+            | Self::TooManySegments { .. }
             | Self::Closed { .. } => true,
             Self::OffsetOutOfRange { .. }
             | Self::SegmentGap { .. }

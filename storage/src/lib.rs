@@ -43,6 +43,7 @@ mod recovery_tail;
 mod scan;
 mod scrub;
 mod segment;
+mod segment_quota;
 pub mod time_index;
 mod topic_partition;
 pub mod transaction_index;
@@ -61,4 +62,5 @@ pub use offsets::{HighWatermark, LastStableOffset, LogEndOffset, LogStartOffset,
 pub use producer_state::{ActiveProducer, AppendOrigin, BatchMetadata, ProducerIdQuota};
 pub use scrub::{ScrubReport, Scrubber};
 pub use segment::LOG_SUFFIX;
+pub use segment_quota::SegmentQuota;
 pub use topic_partition::{DirName, TopicPartition, parse_dir_name};

@@ -23,6 +23,7 @@ use crate::offsets::{HighWatermark, LastStableOffset, LogEndOffset, LogStartOffs
 use crate::producer_state::{ActiveProducer, ProducerIdQuota, ProducerState};
 use crate::recent::RecentBatches;
 use crate::segment::{IndexBuilder, Segment};
+use crate::segment_quota::{Counted, SegmentQuota};
 use crate::topic_partition::TopicPartition;
 
 /// What happened to all logs of a process since its start. Each is a counter that only grows.
@@ -69,6 +70,8 @@ pub struct LogShared {
     pub handles: FileHandles,
     /// The producer ids that are remembered.
     pub producer_ids: Arc<ProducerIdQuota>,
+    /// The segments that there are.
+    pub segments: Arc<SegmentQuota>,
     /// `producer.id.expiration.ms`.
     pub producer_id_expiration_ms: AtomicI64,
     /// How long a read-only log waits before it tries a write again, ms.
@@ -78,11 +81,12 @@ pub struct LogShared {
 }
 
 impl LogShared {
-    /// The usual settings: producer ids expire after a day, a read-only log is tried again each second.
+    /// The usual settings: any number of segments, producer ids expire after a day, a read-only log is tried again each second.
     pub fn new(handles: FileHandles, producer_ids: Arc<ProducerIdQuota>) -> Self {
         Self {
             handles,
             producer_ids,
+            segments: SegmentQuota::new(usize::MAX),
             producer_id_expiration_ms: AtomicI64::new(86_400_000),
             probe_interval_ms: 1000,
             counters: StorageCounters::default(),
@@ -193,6 +197,8 @@ pub struct Log {
     pub(crate) is_read_only: AtomicBool,
     /// Offsets may have gaps.
     pub(crate) compacted: AtomicBool,
+    #[expect(dead_code, reason = "held for its drop")]
+    pub(crate) counted: Counted,
 }
 
 impl std::fmt::Debug for Log {

@@ -187,7 +187,17 @@ impl Log {
             });
         };
         let last_offset = next_offset - 1;
-        if self.should_roll(writer, config, size_bytes, header.max_timestamp, last_offset, now_ms) {
+        let fits = self.fits_active(&writer.active, size_bytes, last_offset);
+        let rolls = !fits
+            || (self.should_roll(writer, config, size_bytes, header.max_timestamp, now_ms)
+                && !self.puts_roll_off(now_ms));
+        if rolls {
+            if writer.active.size_bytes() > 0 && self.shared.segments.is_full() {
+                return Err(StorageError::TooManySegments {
+                    topic_partition: self.topic_partition.clone(),
+                    limit: self.shared.segments.limit(),
+                });
+            }
             self.roll_locked(writer, first_offset, now_ms, config)
                 .map_err(|error| self.note_failure(writer, "roll", error, now_ms))?;
         }
@@ -378,23 +388,42 @@ impl Log {
         error
     }
 
+    /// Whether positions and offsets of a batch can be expressed in the active segment.
+    fn fits_active(&self, segment: &Segment, size_bytes: u64, last_offset: i64) -> bool {
+        const MOST: i64 = i32::MAX as i64;
+        segment.size_bytes() + size_bytes <= MOST as u64 && last_offset - segment.base_offset <= MOST
+    }
+
+    /// Whether there are so many segments that this log appends on although its settings ask for a new one.
+    fn puts_roll_off(&self, now_ms: i64) -> bool {
+        let quota = &self.shared.segments;
+        if !quota.is_full() {
+            return false;
+        }
+        if quota.note_put_off(now_ms) {
+            tracing::warn!(
+                partition = %self.topic_partition,
+                "segments grow beyond segment.bytes and segment.ms: max.segments = {} is reached",
+                quota.limit()
+            );
+        }
+        true
+    }
+
     fn should_roll(
         &self,
         writer: &mut Writer,
         config: &LogConfig,
         size_bytes: u64,
         max_timestamp: i64,
-        last_offset: i64,
         now_ms: i64,
     ) -> bool {
         let segment = &writer.active;
         let size = segment.size_bytes();
         if size == 0 {
-            return last_offset - segment.base_offset > i64::from(i32::MAX);
+            return false;
         }
-        if size + size_bytes > u64::from(config.segment_bytes)
-            || last_offset - segment.base_offset > i64::from(i32::MAX)
-        {
+        if size + size_bytes > u64::from(config.segment_bytes) {
             return true;
         }
         let first_timestamp = match writer.first_timestamp {
@@ -460,7 +489,7 @@ impl Log {
             .map_err(|error| self.io_error("seal", old.base_offset, error))?;
         writer.producers.set_map_end_offset(base_offset);
         self.take_snapshot(writer)?;
-        let segment = Segment::create(self.place(base_offset))
+        let segment = Segment::create(self.place(base_offset), self.shared.segments.segment())
             .map_err(|error| self.io_error("create", base_offset, error))?;
         let segment = Arc::new(segment);
         {

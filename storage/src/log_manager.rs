@@ -26,6 +26,7 @@ use crate::log::{Log, LogOptions, LogShared, StorageCounters};
 use crate::log_dir::LogDir;
 use crate::log_maintenance::Retained;
 use crate::producer_state::ProducerIdQuota;
+use crate::segment_quota::SegmentQuota;
 use crate::topic_partition::{DirName, TopicPartition, parse_dir_name};
 
 /// With more logs to sync than this, a clean stop syncs the file system as a whole.
@@ -38,6 +39,8 @@ const IDLE_MS: i64 = 60_000;
 pub struct LogManagerConfig {
     /// Files that stay open while nobody uses them.
     pub max_open_files: usize,
+    /// Segments that all logs together have beside the ones that they append to.
+    pub max_segments: usize,
     /// Producer ids that all logs together remember.
     pub max_producer_ids: usize,
     /// `producer.id.expiration.ms`.
@@ -49,10 +52,11 @@ pub struct LogManagerConfig {
 }
 
 impl Default for LogManagerConfig {
-    /// 4096 files, a million producer ids for a day, a probe each second, a thread per core.
+    /// 4096 files, any number of segments, a million producer ids for a day, a probe each second, a thread per core.
     fn default() -> Self {
         Self {
             max_open_files: 4096,
+            max_segments: usize::MAX,
             max_producer_ids: 1_000_000,
             producer_id_expiration_ms: 86_400_000,
             probe_interval_ms: 1000,
@@ -148,6 +152,7 @@ impl LogManager {
         let mut shared = LogShared::new(handles, ProducerIdQuota::new(config.max_producer_ids));
         shared.producer_id_expiration_ms = AtomicI64::new(config.producer_id_expiration_ms);
         shared.probe_interval_ms = config.probe_interval_ms;
+        shared.segments = SegmentQuota::new(config.max_segments);
         Ok(Self {
             shared: Arc::new(shared),
             last_checkpoints: dirs.iter().map(|_| Mutex::default()).collect(),

@@ -172,7 +172,8 @@ impl Log {
             self.delete_segment_files(segment)?;
         }
         let segment = Arc::new(
-            Segment::create(self.place(offset)).map_err(|error| self.io_error("create", offset, error))?,
+            Segment::create(self.place(offset), self.shared.segments.segment())
+                .map_err(|error| self.io_error("create", offset, error))?,
         );
         *self.segments.write() = vec![Arc::clone(&segment)];
         writer.active = segment;

@@ -92,6 +92,7 @@ impl Log {
             flush_due: AtomicBool::new(false),
             dir_unsynced: AtomicBool::new(loaded.touched),
             is_read_only: AtomicBool::new(false),
+            counted: shared.segments.log(),
         }))
     }
 }
@@ -150,7 +151,7 @@ impl<'a> Loader<'a> {
         for base_offset in &files.segments {
             let path = self.place(*base_offset).path(LOG_SUFFIX);
             let length = disk.length(&path).context("look at", &path)?;
-            segments.push(Arc::new(Segment::existing(*base_offset, length)));
+            segments.push(Arc::new(Segment::existing(*base_offset, length, self.shared.segments.segment())));
         }
         let mut snapshots = files.snapshots;
         let mut epochs = self.load_epochs(&segments)?;
@@ -232,7 +233,7 @@ impl<'a> Loader<'a> {
         }
         if segments.is_empty() {
             let base_offset = start_floor;
-            let segment = Segment::create(self.place(base_offset))
+            let segment = Segment::create(self.place(base_offset), self.shared.segments.segment())
                 .map_err(|error| self.io("create", base_offset, error))?;
             segments.push(Arc::new(segment));
             end = Some((base_offset, IndexBuilder::new()));

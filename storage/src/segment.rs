@@ -16,6 +16,7 @@ use crate::file_handles::{Access, FileHandle, HandleSlot};
 use crate::index_file::Place;
 use crate::offset_index::{OffsetIndex, OffsetPosition};
 use crate::scan::{SCAN_WINDOW_BYTES, ScanError, Scanner, StoredBatch};
+use crate::segment_quota::Counted;
 use crate::time_index::{TimeIndex, TimestampOffset};
 
 /// The suffix of the file's name.
@@ -81,11 +82,13 @@ pub(crate) struct Segment {
     max_timestamp: Mutex<Option<TimestampOffset>>,
     /// How often the indexes were rebuilt; the lock keeps two from doing it at once.
     rebuilt: Mutex<u32>,
+    #[expect(dead_code, reason = "held for its drop")]
+    counted: Counted,
 }
 
 impl Segment {
     /// Makes the files of a segment that begins with `place.base_offset`. Leftover bytes of such files are cut off.
-    pub(crate) fn create(place: Place<'_>) -> io::Result<Self> {
+    pub(crate) fn create(place: Place<'_>, counted: Counted) -> io::Result<Self> {
         let segment = Self {
             base_offset: place.base_offset,
             size: AtomicU64::new(0),
@@ -94,6 +97,7 @@ impl Segment {
             time_index: TimeIndex::empty(),
             max_timestamp: Mutex::new(Some(TimestampOffset { timestamp: -1, offset: -1 })),
             rebuilt: Mutex::new(0),
+            counted,
         };
         let handle = segment.handle(place, Access::Write)?;
         if handle.file().metadata()?.len() > 0 {
@@ -105,7 +109,7 @@ impl Segment {
     }
 
     /// A segment whose files are there, `size` bytes of it valid.
-    pub(crate) fn existing(base_offset: i64, size: u64) -> Self {
+    pub(crate) fn existing(base_offset: i64, size: u64, counted: Counted) -> Self {
         Self {
             base_offset,
             size: AtomicU64::new(size),
@@ -114,6 +118,7 @@ impl Segment {
             time_index: TimeIndex::existing(),
             max_timestamp: Mutex::new(None),
             rebuilt: Mutex::new(0),
+            counted,
         }
     }
 
