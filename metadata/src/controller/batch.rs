@@ -1,6 +1,8 @@
 //! The records of one command as they gather, with the limits that hold for it: count, bytes, partitions, memory.
 
-use super::ApiError;
+use std::cell::RefCell;
+
+use super::{ApiError, ControllerResult, LimitReached};
 use crate::image::MetadataImage;
 use crate::properties::{BrokerConfig, keys};
 use crate::record_frame::{MetadataRecord, VersionedRecord};
@@ -18,12 +20,20 @@ pub(super) struct Batch<'a> {
     working: MetadataImage,
     records: Vec<VersionedRecord>,
     bytes: usize,
+    limits: RefCell<Vec<LimitReached>>,
 }
 
 impl<'a> Batch<'a> {
     pub(super) fn new(image: &MetadataImage, config: &'a BrokerConfig) -> Self {
         let level = image.features().metadata_version();
-        Self { config, level, working: image.clone(), records: Vec::new(), bytes: 0 }
+        Self {
+            config,
+            level,
+            working: image.clone(),
+            records: Vec::new(),
+            bytes: 0,
+            limits: RefCell::default(),
+        }
     }
 
     /// The image with the records of the items accepted so far.
@@ -36,7 +46,7 @@ impl<'a> Batch<'a> {
         let limit = usize::try_from(self.config.get(keys::MAX_PARTITIONS)).unwrap_or(0);
         let used = self.working.topics().partition_count();
         if partitions > limit.saturating_sub(used) {
-            return Err(ApiError::policy_violation(format!(
+            return Err(self.limit(keys::MAX_PARTITIONS.name, format!(
                 "Unable to create {partitions} partition(s): this broker has {used} of at most max.partitions={limit}."
             )));
         }
@@ -76,9 +86,10 @@ impl<'a> Batch<'a> {
         let (before, after) = (self.working.memory_bytes(), image.memory_bytes());
         // What makes the metadata smaller is taken even above the limit.
         if after > limit && after > before {
-            return Err(ApiError::policy_violation(format!(
-                "Unable to hold {after} bytes of metadata: at most max.metadata.bytes={limit}."
-            )));
+            return Err(self.limit(
+                keys::MAX_METADATA_BYTES.name,
+                format!("Unable to hold {after} bytes of metadata: at most max.metadata.bytes={limit}."),
+            ));
         }
         self.working = image;
         self.bytes = bytes;
@@ -86,8 +97,19 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    pub(super) fn into_records(self) -> Vec<VersionedRecord> {
-        self.records
+    /// A refusal by the limit that `property` sets.
+    fn limit(&self, property: &'static str, message: String) -> ApiError {
+        let mut limits = self.limits.borrow_mut();
+        if !limits.iter().any(|reached| reached.property == property) {
+            limits.push(LimitReached { property, message: message.clone() });
+        }
+        ApiError::policy_violation(message)
+    }
+
+    /// The result of the command: its records, unless it only asked whether it could be carried out.
+    pub(super) fn finish<R>(self, reply: R, validate_only: bool) -> ControllerResult<R> {
+        let records = if validate_only { Vec::new() } else { self.records };
+        ControllerResult { limits: self.limits.into_inner(), ..ControllerResult::atomic(records, reply) }
     }
 }
 

@@ -58,8 +58,7 @@ impl Controller<'_> {
             });
         }
         let reply = IncrementalAlterConfigsResponse { responses, ..Default::default() };
-        let records = if request.validate_only { Vec::new() } else { batch.into_records() };
-        ControllerResult::atomic(records, reply)
+        batch.finish(reply, request.validate_only)
     }
 
     /// AlterConfigs: each resource gets exactly the configs named, the others lose their overrides.
@@ -91,8 +90,7 @@ impl Controller<'_> {
             });
         }
         let reply = AlterConfigsResponse { responses, ..Default::default() };
-        let records = if request.validate_only { Vec::new() } else { batch.into_records() };
-        ControllerResult::atomic(records, reply)
+        batch.finish(reply, request.validate_only)
     }
 
     /// ListConfigResources: the resources of the types asked for; no type stands for all of them. Broker loggers are

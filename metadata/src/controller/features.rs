@@ -1,5 +1,7 @@
 //! Features: what this server supports, and UpdateFeatures.
 
+use std::collections::BTreeSet;
+
 use weir_protocol::messages::{
     ErrorCode, FeatureLevelRecord, FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -62,17 +64,22 @@ impl Controller<'_> {
     ) -> ControllerResult<UpdateFeaturesResponse> {
         let mut batch = Batch::new(self.image, self.config);
         let mut failed = None;
+        let mut seen = BTreeSet::new();
+        let repeated: BTreeSet<&str> = request
+            .feature_updates
+            .iter()
+            .map(|update| update.feature.as_str())
+            .filter(|name| !seen.insert(*name))
+            .collect();
         for update in &request.feature_updates {
-            let result =
-                if request.feature_updates.iter().filter(|other| other.feature == update.feature).count() > 1
-                {
-                    Err(ApiError::invalid_request(format!(
-                        "The feature {} is given more than once.",
-                        update.feature
-                    )))
-                } else {
-                    self.update_feature(update, &mut batch)
-                };
+            let result = if repeated.contains(update.feature.as_str()) {
+                Err(ApiError::invalid_request(format!(
+                    "The feature {} is given more than once.",
+                    update.feature
+                )))
+            } else {
+                self.update_feature(update, &mut batch)
+            };
             if let Err(error) = result {
                 failed = Some((update.feature.clone(), error));
                 break;
@@ -83,8 +90,7 @@ impl Controller<'_> {
             None => {
                 let results = names.map(|name| feature_result(name, ErrorCode::NONE, None)).collect();
                 let reply = UpdateFeaturesResponse { error_message: None, results, ..Default::default() };
-                let records = if request.validate_only { Vec::new() } else { batch.into_records() };
-                ControllerResult::atomic(records, reply)
+                batch.finish(reply, request.validate_only)
             }
             Some((_, error)) => {
                 let results =

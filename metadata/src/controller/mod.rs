@@ -39,15 +39,26 @@ pub struct ControllerResult<R> {
     pub reply: R,
     /// Whether the records must stand in one batch. Where not, the caller may split them at will.
     pub is_atomic: bool,
+    /// Limits that refused items of the command, each once.
+    pub limits: Vec<LimitReached>,
+}
+
+/// A limit that refused something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitReached {
+    /// The property that sets it.
+    pub property: &'static str,
+    /// What was refused, with the limit's value: what the client is told of the first such item.
+    pub message: String,
 }
 
 impl<R> ControllerResult<R> {
     fn atomic(records: Vec<VersionedRecord>, reply: R) -> Self {
-        Self { records, reply, is_atomic: true }
+        Self { records, reply, is_atomic: true, limits: Vec::new() }
     }
 
     fn divisible(records: Vec<VersionedRecord>, reply: R) -> Self {
-        Self { records, reply, is_atomic: false }
+        Self { records, reply, is_atomic: false, limits: Vec::new() }
     }
 
     fn without_records(reply: R) -> Self {
@@ -59,8 +70,8 @@ impl<R> From<Result<ControllerResult<R>, ApiError>> for ControllerResult<Result<
     /// An error is a reply without records.
     fn from(result: Result<ControllerResult<R>, ApiError>) -> Self {
         match result {
-            Ok(ControllerResult { records, reply, is_atomic }) => {
-                Self { records, reply: Ok(reply), is_atomic }
+            Ok(ControllerResult { records, reply, is_atomic, limits }) => {
+                Self { records, reply: Ok(reply), is_atomic, limits }
             }
             Err(error) => Self::without_records(Err(error)),
         }

@@ -41,8 +41,7 @@ impl Controller<'_> {
             push(name, Err(ApiError::invalid_request("Duplicate topic in request.")));
         }
         let reply = CreatePartitionsResponse { results, ..Default::default() };
-        let records = if request.validate_only { Vec::new() } else { batch.into_records() };
-        ControllerResult::atomic(records, reply)
+        batch.finish(reply, request.validate_only)
     }
 
     fn add_partitions(&self, request: &CreatePartitionsTopic, batch: &mut Batch<'_>) -> Result<(), ApiError> {
@@ -236,7 +235,7 @@ impl Controller<'_> {
         }
         let reply =
             AlterPartitionReassignmentsResponse { error_message: None, responses, ..Default::default() };
-        ControllerResult::atomic(batch.into_records(), reply)
+        batch.finish(reply, false)
     }
 
     fn reassign(

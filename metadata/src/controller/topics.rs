@@ -78,8 +78,7 @@ impl Controller<'_> {
             topics.push(failed(name, ApiError::invalid_request("Duplicate topic name.")));
         }
         let reply = CreateTopicsResponse { topics, ..Default::default() };
-        let records = if request.validate_only { Vec::new() } else { batch.into_records() };
-        ControllerResult::atomic(records, reply)
+        batch.finish(reply, request.validate_only)
     }
 
     fn create_topic(
@@ -385,7 +384,7 @@ impl Controller<'_> {
             });
         }
         let reply = DeleteTopicsResponse { responses, ..Default::default() };
-        ControllerResult::atomic(batch.into_records(), reply)
+        batch.finish(reply, false)
     }
 
     fn delete_topic(

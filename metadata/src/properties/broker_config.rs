@@ -78,6 +78,8 @@ struct Inner {
     written: PropertySet,
     dynamic: ConfigMap,
     dynamic_default: ConfigMap,
+    /// What stands in place of a table's default, by table index.
+    derived: BTreeMap<usize, Value>,
     /// Effective values by table index.
     values: Vec<Option<Value>>,
     listeners: Listeners,
@@ -157,6 +159,7 @@ impl BrokerConfig {
                 written: written.clone(),
                 dynamic: ConfigMap::new(),
                 dynamic_default: ConfigMap::new(),
+                derived: BTreeMap::new(),
                 values,
                 listeners,
             }),
@@ -206,6 +209,7 @@ impl BrokerConfig {
                 written: self.inner.written.clone(),
                 dynamic: dynamic.clone(),
                 dynamic_default: dynamic_default.clone(),
+                derived: self.inner.derived.clone(),
                 values,
                 listeners: self.inner.listeners.clone(),
             }),
@@ -213,10 +217,46 @@ impl BrokerConfig {
         (config, notes)
     }
 
+    /// The same properties, but those of `defaults` that are not written have the value given there instead of the
+    /// table's default: limits that follow from the memory budget. To be called before anything dynamic is known.
+    /// Names that the table does not have, and values that do not fit their row, change nothing.
+    pub fn with_defaults(&self, defaults: &[(&str, i64)]) -> Self {
+        let mut derived = self.inner.derived.clone();
+        for (name, number) in defaults {
+            let Some(index) = index_of(Scope::Broker, name) else { continue };
+            let is_written = self.inner.written.get(name).is_some();
+            if let Ok(value) = properties()[index].parse(&number.to_string())
+                && !is_written
+            {
+                derived.insert(index, value);
+            }
+        }
+        let mut values = self.inner.values.clone();
+        for (index, value) in &derived {
+            values[*index] = Some(value.clone());
+        }
+        Self {
+            inner: Arc::new(Inner {
+                written: self.inner.written.clone(),
+                dynamic: self.inner.dynamic.clone(),
+                dynamic_default: self.inner.dynamic_default.clone(),
+                derived,
+                values,
+                listeners: self.inner.listeners.clone(),
+            }),
+        }
+    }
+
+    /// The default of the property in this row of the table, as it stands on this server.
+    pub(super) fn default_of(&self, row: &Property) -> Option<Value> {
+        let index = index_of(row.scope, row.name)?;
+        self.inner.derived.get(&index).cloned().or_else(|| row.default_value())
+    }
+
     fn static_values(&self) -> Vec<Option<Value>> {
         let parsed = |row: &Property| match self.inner.written.get(row.name) {
             Some(setting) if row.scope == Scope::Broker => row.parse(&setting.value).ok(),
-            _ => row.default_value(),
+            _ => self.default_of(row),
         };
         properties().iter().map(parsed).collect()
     }
@@ -443,5 +483,19 @@ mod tests {
         assert_eq!(changed.get(keys::MESSAGE_MAX_BYTES), 2000);
         let (changed, _) = changed.with_dynamic(&ConfigMap::new(), &ConfigMap::new());
         assert_eq!(changed.get(keys::MESSAGE_MAX_BYTES), 1000);
+    }
+
+    #[test]
+    fn a_default_that_follows_from_the_budget_gives_way_to_what_is_written() {
+        let config = load("max.groups=7").unwrap().config;
+        let config = config.with_defaults(&[("max.groups", 1), ("max.partitions", 3), ("nonsense", 4)]);
+        assert_eq!((config.get(keys::MAX_GROUPS), config.get(keys::MAX_PARTITIONS)), (7, 3));
+        let (changed, _) = config.with_dynamic(&ConfigMap::new(), &ConfigMap::new());
+        assert_eq!(changed.get(keys::MAX_PARTITIONS), 3);
+        let wanted = crate::properties::Describe::default();
+        let described = crate::properties::describe_broker(&changed, &wanted);
+        let row = described.iter().find(|entry| entry.name == "max.partitions").unwrap();
+        assert_eq!(row.value.as_deref(), Some("3"));
+        assert_eq!(row.source, crate::properties::ConfigSource::Default);
     }
 }

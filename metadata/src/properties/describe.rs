@@ -258,7 +258,7 @@ fn broker_synonyms(broker: &BrokerConfig, names: &[&'static str]) -> Vec<ConfigS
         Some(synonym(row, row.name, canonical(row, &setting.value), ConfigSource::StaticBroker))
     }));
     found.extend(rows().filter_map(|row| {
-        Some(synonym(row, row.name, Some(row.default_value()?.to_string()), ConfigSource::Default))
+        Some(synonym(row, row.name, Some(broker.default_of(row)?.to_string()), ConfigSource::Default))
     }));
     found
 }

@@ -95,9 +95,11 @@ keys! {
     MAX_GROUP_OFFSETS: i32 = "max.group.offsets";
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS: i32 = "max.incremental.fetch.session.cache.slots";
     MAX_METADATA_BYTES: i64 = "max.metadata.bytes";
+    MAX_METRIC_PARTITIONS: i32 = "max.metric.partitions";
     MAX_PARTITIONS: i32 = "max.partitions";
     MAX_PRODUCER_IDS: i32 = "max.producer.ids";
     MAX_REQUEST_PARTITION_SIZE_LIMIT: i32 = "max.request.partition.size.limit";
+    MAX_SEGMENTS: i32 = "max.segments";
     MAX_WAITING_REQUESTS: i32 = "max.waiting.requests";
     MEMORY_BUDGET_BYTES: i64 = "memory.budget.bytes";
     MESSAGE_MAX_BYTES: i32 = "message.max.bytes";
