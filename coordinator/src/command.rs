@@ -422,29 +422,47 @@ impl fmt::Display for Missed {
     }
 }
 
+/// A name that a client chose, fit for a line of the log: nothing that ends the line, and not longer than it need be.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST_CHARS: usize = 256;
+        let mut chars = self.0.chars();
+        chars.by_ref().take(MOST_CHARS).flat_map(char::escape_debug).try_for_each(|it| write!(f, "{it}"))?;
+        if chars.next().is_some() { write!(f, "... ({} bytes)", self.0.len()) } else { Ok(()) }
+    }
+}
+
 /// One line for the log, without a full stop.
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::PreparingRebalance { group_id, generation_id, reason } => {
+                let (group_id, reason) = (Shown(group_id), Shown(reason));
                 write!(f, "group {group_id} rebalances after generation {generation_id}: {reason}")
             }
             Notice::GenerationFormed { group_id, generation_id, members } => {
+                let group_id = Shown(group_id);
                 write!(f, "group {group_id} forms generation {generation_id} of {members} members")
             }
             Notice::Stable { group_id, generation_id } => {
+                let group_id = Shown(group_id);
                 write!(f, "group {group_id} is stable in generation {generation_id}")
             }
             Notice::Empty { group_id, generation_id } => {
+                let group_id = Shown(group_id);
                 write!(f, "group {group_id} is empty in generation {generation_id}")
             }
             Notice::MemberExpired { group_id, member_id, missed } => {
+                let (group_id, member_id) = (Shown(group_id), Shown(member_id));
                 write!(f, "group {group_id} drops member {member_id}: {missed}")
             }
             Notice::Expired { offsets, groups } => {
                 write!(f, "retention ends for {offsets} offsets and {groups} groups")
             }
             Notice::LimitReached { group_id, limit } => {
+                let group_id = Shown(group_id);
                 write!(f, "a request of group {group_id} is refused: {limit}")
             }
             Notice::AppendFailed { id, error } => write!(f, "append {} failed: {error}", id.0),
