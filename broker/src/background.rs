@@ -48,11 +48,10 @@ async fn reap(broker: Arc<Broker>) {
             value => millis(value),
         };
         let stall = millis(config.get(keys::RECEIVE_STALL_TIMEOUT_MS));
-        let budgets = &broker.budgets;
         if let Some(memory) = process_memory() {
             broker.metrics.note_anonymous(memory.anonymous);
         }
-        broker.registry.reap(max_idle, stall, [&budgets.receive, &budgets.control, &budgets.fetch]);
+        broker.registry.reap(&broker, max_idle, stall);
     }
 }
 

@@ -11,7 +11,7 @@ use weir_metadata::properties::{BrokerConfig, keys};
 use weir_protocol::records::InflateLimits;
 use weir_storage::{Log, LogManager, StorageError};
 
-use crate::complaints::Complaints;
+use crate::complaints::{Complaints, LimitComplaints};
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::metrics::Metrics;
@@ -51,6 +51,9 @@ pub(crate) struct Broker {
     pub(crate) metrics: Metrics,
     pub(crate) complaints: Complaints,
     pub(crate) storage_complaints: Complaints,
+    /// What the group coordinator tells, which members can cause at will.
+    pub(crate) group_complaints: Complaints,
+    pub(crate) limit_complaints: LimitComplaints,
     pub(crate) cluster_id: String,
     pub(crate) node_id: i32,
     pub(crate) rack: Option<String>,
@@ -58,7 +61,6 @@ pub(crate) struct Broker {
     pub(crate) inflate_limits: InflateLimits,
     pub(crate) socket_request_max_bytes: i32,
     pub(crate) fetch_max_bytes: i32,
-    pub(crate) max_request_partitions: usize,
     pub(crate) image: ArcSwap<MetadataImage>,
     pub(crate) random: AtomicU64,
     pub(crate) started: Instant,
@@ -97,6 +99,15 @@ impl Broker {
         (z ^ (z >> 31)) as i32
     }
 
+    /// Notes that the limit of `property`, one of `metrics::LIMITS`, refused or ended something: counted always, and said
+    /// in the log a few times a second. `what` says what was refused, with the limit's value.
+    pub(crate) fn limit_reached(&self, property: &'static str, what: &dyn std::fmt::Display) {
+        self.metrics.limit_reached(property);
+        if let Some(unsaid) = self.limit_complaints.allow(property) {
+            tracing::warn!(property, unsaid, "limit reached: {what}");
+        }
+    }
+
     /// Whether a metadata request may create topics.
     pub(crate) fn auto_creates_topics(&self) -> bool {
         self.config.load().get(keys::AUTO_CREATE_TOPICS_ENABLE)
@@ -114,11 +125,16 @@ impl Broker {
     }
 
     fn note_storage_failure(&self, action: &str, partition: &Partition, error: &StorageError) {
-        if matches!(error, StorageError::TooManyProducerIds { .. }) {
-            self.metrics.limit_reached("max.producer.ids");
+        let limit = match error {
+            StorageError::TooManyProducerIds { .. } => Some(keys::MAX_PRODUCER_IDS.name),
+            StorageError::TooManySegments { .. } => Some(keys::MAX_SEGMENTS.name),
+            _ => None,
+        };
+        if let Some(property) = limit {
+            self.limit_reached(property, error);
+            return;
         }
-        let ours = error.is_disk_failure()
-            || matches!(error, StorageError::CorruptBatch { .. } | StorageError::TooManyProducerIds { .. });
+        let ours = error.is_disk_failure() || matches!(error, StorageError::CorruptBatch { .. });
         if ours && let Some(unsaid) = self.storage_complaints.allow() {
             tracing::error!(
                 topic = &*partition.topic,

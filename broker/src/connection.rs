@@ -20,7 +20,7 @@ use crate::net::frame::{Frame, FrameError};
 use crate::net::receive::{ReceiveError, Receiver, SMALL_BYTES};
 use crate::net::registry::{Holding, Registered};
 use crate::net::sniff::foreign_protocol;
-use crate::request::{Request, lease_bytes};
+use crate::request::{Reply, Request, lease_bytes};
 
 /// Why a connection ends before its peer closed it.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +75,9 @@ pub(crate) enum ConnectionError {
     /// A reply that cannot be expressed in the request's version: our fault.
     #[error("reply: {0}")]
     Encode(#[from] EncodeError),
+    /// A reply did not come out as it was counted: our fault.
+    #[error("a reply to {0:?} has another size than was told")]
+    ReplyChanged(ApiKey),
 }
 
 impl From<FrameError> for ConnectionError {
@@ -97,17 +100,20 @@ pub(crate) async fn serve(broker: Arc<Broker>, registered: Registered, stream: T
         ConnectionError::Receive(_) | ConnectionError::Io(_) => {
             tracing::debug!(connection = state.id, peer = %state.peer, "connection ended: {error}");
         }
-        ConnectionError::Encode(_) => {
+        ConnectionError::Encode(_) | ConnectionError::ReplyChanged(_) => {
             tracing::error!(connection = state.id, peer = %state.peer, "closing the connection: {error}");
         }
+        error @ (ConnectionError::FrameSize { .. } | ConnectionError::Budget(_)) => {
+            let property = match error {
+                ConnectionError::FrameSize { .. } => "socket.request.max.bytes",
+                _ => "memory.budget.bytes",
+            };
+            let (id, peer) = (state.id, state.peer);
+            broker.limit_reached(property, &format_args!("closing connection {id} of {peer}: {error}"));
+        }
         error => {
-            match error {
-                ConnectionError::Foreign(_) => {
-                    broker.metrics.foreign_protocols.inc();
-                }
-                ConnectionError::FrameSize { .. } => broker.metrics.limit_reached("socket.request.max.bytes"),
-                ConnectionError::Budget(_) => broker.metrics.limit_reached("memory.budget.bytes"),
-                _ => {}
+            if matches!(error, ConnectionError::Foreign(_)) {
+                broker.metrics.foreign_protocols.inc();
             }
             if let Some(unsaid) = broker.complaints.allow() {
                 let listener = broker.listener_name(state.listener);
@@ -168,7 +174,7 @@ async fn serve_frame(
             let reply =
                 k18_api_versions::unsupported_version(broker, receiver.state.id, correlation_id).await?;
             broker.metrics.apis.answered(api, reply.first_error);
-            return Ok(reply.send(receiver).await?);
+            return reply.send(receiver).await;
         }
         return Err(not_served);
     }
@@ -190,15 +196,11 @@ async fn serve_request(
         let frame = Frame::new(receiver, size);
         let reply = Box::pin(k00_produce::stream(broker, frame)).await?;
         receiver.release_if_empty();
-        if let Some(reply) = reply {
-            broker.metrics.apis.answered(api, reply.first_error);
-            reply.send(receiver).await?;
-        }
-        return Ok(());
+        return answer(broker, receiver, api, reply).await;
     }
     let request = receive(broker, receiver, api, size).await?;
     receiver.release_if_empty();
-    let handling = Box::pin(handlers::dispatch(request));
+    let handling = handlers::dispatch(request);
     let reply = if matches!(api, ApiKey::JoinGroup | ApiKey::SyncGroup) {
         // These wait for other members, for minutes perhaps: a member whose connection goes must not be waited for.
         tokio::select! {
@@ -209,11 +211,36 @@ async fn serve_request(
         handling.await?
     };
     receiver.state.active();
-    if let Some(reply) = reply {
-        broker.metrics.apis.answered(api, reply.first_error);
-        reply.send(receiver).await?;
+    answer(broker, receiver, api, reply).await
+}
+
+/// The property of a limit that an error code tells of.
+fn limit_behind(api: ApiKey, code: i16) -> Option<&'static str> {
+    match (api, ErrorCode(code)) {
+        (ApiKey::Produce, ErrorCode::MESSAGE_TOO_LARGE) => Some("max.message.bytes"),
+        (ApiKey::JoinGroup, ErrorCode::GROUP_MAX_SIZE_REACHED) => Some("group.max.size"),
+        (ApiKey::OffsetCommit, ErrorCode::OFFSET_METADATA_TOO_LARGE) => Some("offset.metadata.max.bytes"),
+        _ => None,
     }
-    Ok(())
+}
+
+/// Sends a reply, and counts what it tells.
+async fn answer(
+    broker: &Broker,
+    receiver: &Receiver,
+    api: ApiKey,
+    reply: Option<Reply>,
+) -> Result<(), ConnectionError> {
+    let Some(reply) = reply else { return Ok(()) };
+    broker.metrics.apis.answered(api, reply.first_error);
+    if let Some(property) = reply.first_error.and_then(|code| limit_behind(api, code)) {
+        let (id, peer) = (receiver.state.id, receiver.state.peer);
+        broker.limit_reached(
+            property,
+            &format_args!("refused a {} request of {peer}, connection {id}", api.name()),
+        );
+    }
+    reply.send(receiver).await
 }
 
 /// Receives a whole request under a lease and decodes its header.

@@ -18,7 +18,9 @@ pub(crate) fn storage_code(error: &StorageError) -> ErrorCode {
         StorageError::InvalidBatch { .. } => ErrorCode::INVALID_RECORD,
         StorageError::BatchTooLarge { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
         // Clients take it as a passing state of the broker and send the batch again.
-        StorageError::TooManyProducerIds { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
+        StorageError::TooManyProducerIds { .. } | StorageError::TooManySegments { .. } => {
+            ErrorCode::NOT_ENOUGH_REPLICAS
+        }
         StorageError::Closed { .. } | StorageError::UnknownLog { .. } => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         StorageError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
         error if error.is_disk_failure() => ErrorCode::KAFKA_STORAGE_ERROR,

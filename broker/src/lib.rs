@@ -21,7 +21,9 @@ mod quorum;
 mod request;
 mod server;
 mod stored_batches;
+mod threads;
 mod topic_creation;
 mod topics;
 
 pub use server::{Server, ServerError, plan_of};
+pub use threads::runtime;

@@ -1,29 +1,45 @@
-//! The split of `memory.budget.bytes`: one table of shares whose sum is the bound, and the budgets made from it.
+//! The split of `memory.budget.bytes`: one table of terms whose sum is the bound, and the budgets made from it.
 //!
-//! Method: counts with a property of their own (connections, partitions, producer ids, ...) are charged in full; what
-//! is left is divided between the shares of [`SHARES`] by weight, each with a floor below which the server could not
-//! work. Where a count's property is not set, the count is derived from the budget so that the defaults always fit.
+//! Method: what grows with a count is charged in full by its count's limit ([`COUNTS`]); what is left is divided between
+//! the shares of [`SHARES`] by weight, each with a floor below which the server could not work. Where a count's property
+//! is not set, the count is derived from the budget, or from what the properties that are set and the floors leave of it
+//! where that is less, so that the defaults always fit and one raised limit lowers the others.
 
 use weir_budget::{Budget, BudgetError, ChunkChain, Plan, PlanError};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Code, static data, runtime threads, the allocator's own structures, and [`HTTP_BYTES`] for the HTTP side.
-const BASE_BYTES: u64 = 6 * MIB;
-/// Part of the base: documents of `http.listener` that are rendered or on their way to a slow reader. Its eight
-/// connections with their 8 KiB buffers are in the rest of the base.
+/// Code, static data, the table of properties, the allocator's own structures, and [`HTTP_BYTES`] for the HTTP side.
+const BASE_BYTES: u64 = 9 * MIB / 2;
+/// Part of the base: documents of `http.listener` on their way. Its eight connections with their 8 KiB buffers are in
+/// the rest of the base.
 const HTTP_BYTES: u64 = 768 * KIB;
+/// One thread: the pages of its stack that it touches, and what the allocator keeps for it.
+const THREAD_BYTES: u64 = 128 * KIB;
+/// Threads beside those of the runtime: the controller's, the main one, the allocator's own.
+const OTHER_THREADS: u64 = 4;
+/// Threads for work that blocks: syncs before an answer, look-ups by timestamp, deletions, the care for the logs.
+const BLOCKING_THREADS: u64 = 8;
 /// What the allocator may hold beyond live bytes, per byte of budget: 1/12.
 const FRAGMENTATION_DIVISOR: u64 = 12;
 /// A connection's task, socket registration and small buffer.
 pub const CONNECTION_BYTES: u64 = 2 * KIB;
-/// One open partition: its log, epochs, indexes' pending entries and its place in the image.
+/// One open partition: its log with one segment, its last batches, its directory's name, its place in the tables, and
+/// its lines in a checkpoint. While it is created, the records of its creation take the room of what is not open yet.
 pub const PARTITION_BYTES: u64 = 2 * KIB;
+/// One more segment of a partition: its sizes, its two indexes and the places of their files.
+pub const SEGMENT_BYTES: u64 = 640;
 /// One producer id on one partition: its last five batches.
-pub const PRODUCER_ID_BYTES: u64 = 256;
-/// One cached partition of an incremental fetch session.
+pub const PRODUCER_ID_BYTES: u64 = 512;
+/// One unit of a fetch session: a partition; `fetch_sessions` counts what else a session holds in such units.
 pub const SESSION_PARTITION_BYTES: u64 = 128;
+/// One fetch request that waits: its future, timer and watch. One that watches many partitions counts for several.
+pub const WAITING_BYTES: u64 = 1536;
+/// One open file of a log, its path included.
+pub const FILE_BYTES: u64 = 512;
+/// Metadata of one partition in the image: what `max.metadata.bytes` must at least have room for.
+const PARTITION_METADATA_BYTES: u64 = 512;
 
 /// What the operator's properties say about memory. `None` = not set: derived from the budget.
 #[derive(Clone, Debug)]
@@ -34,14 +50,22 @@ pub struct PlanInputs {
     pub max_connections: Option<u64>,
     /// `max.partitions`.
     pub max_partitions: Option<u64>,
+    /// `max.segments`, summed over partitions, beside the active ones.
+    pub max_segments: Option<u64>,
+    /// `max.metadata.bytes`.
+    pub max_metadata_bytes: Option<u64>,
     /// `max.producer.ids`, summed over partitions.
     pub max_producer_ids: Option<u64>,
     /// `max.fetch.session.partitions`, summed over sessions.
     pub max_session_partitions: Option<u64>,
+    /// `max.waiting.requests`.
+    pub max_waiting_requests: Option<u64>,
     /// `message.max.bytes`: the largest batch that must fit in the receive share.
     pub message_max_bytes: u64,
     /// Upper bound of the memory that checking one compressed batch takes.
     pub decompression_bytes: u64,
+    /// Processors of the machine.
+    pub processors: u64,
 }
 
 /// The counts that the plan charges.
@@ -51,10 +75,66 @@ pub struct Counts {
     pub connections: u64,
     /// Most partitions.
     pub partitions: u64,
+    /// Most segments beside the active ones, summed over partitions.
+    pub segments: u64,
+    /// Most bytes of metadata.
+    pub metadata_bytes: u64,
     /// Most producer ids, summed over partitions.
     pub producer_ids: u64,
     /// Most cached partitions, summed over fetch sessions.
     pub session_partitions: u64,
+    /// Most fetch requests that wait.
+    pub waiting_requests: u64,
+    /// Most files of logs that stay open.
+    pub open_files: u64,
+}
+
+/// Threads of the runtime that the plan charges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// Threads that run tasks.
+    pub workers: usize,
+    /// Most threads for work that blocks.
+    pub blocking: usize,
+}
+
+/// What grows with a count.
+struct CountRow {
+    name: &'static str,
+    property: &'static str,
+    bytes_each: u64,
+    /// Its usual part of the budget, in 128ths.
+    part: u64,
+    least: u64,
+    most: u64,
+}
+
+const fn row(
+    name: &'static str,
+    property: &'static str,
+    bytes_each: u64,
+    part: u64,
+    (least, most): (u64, u64),
+) -> CountRow {
+    CountRow { name, property, bytes_each, part, least, most }
+}
+
+/// In the order of [`Counts`], in which they are printed.
+const COUNTS: [CountRow; 8] = [
+    row("connections", "max.connections", CONNECTION_BYTES, 42, (128, 65_536)),
+    row("partitions", "max.partitions", PARTITION_BYTES, 12, (128, 100_000)),
+    row("segments", "max.segments", SEGMENT_BYTES, 2, (256, 100_000)),
+    row("metadata", "max.metadata.bytes", 1, 4, (256 * KIB, 64 * MIB)),
+    row("producers", "max.producer.ids", PRODUCER_ID_BYTES, 4, (512, 1_000_000)),
+    row("sessions", "max.fetch.session.partitions", SESSION_PARTITION_BYTES, 2, (1024, 1_000_000)),
+    row("waiting", "max.waiting.requests", WAITING_BYTES, 3, (128, 20_000)),
+    row("files", "memory.budget.bytes", FILE_BYTES, 2, (64, 4096)),
+];
+
+impl CountRow {
+    fn derived(&self, budget: u64) -> u64 {
+        (budget / 128 * self.part / self.bytes_each).clamp(self.least, self.most)
+    }
 }
 
 struct Share {
@@ -66,22 +146,22 @@ struct Share {
 
 /// The shares that divide what the counts leave, in the order in which they are printed.
 const SHARES: [Share; 6] = [
-    Share { name: "receive", weight: 54, floor: 0, what: "batches between socket and segment" },
-    Share { name: "control", weight: 14, floor: 2 * MIB, what: "control requests and replies above 1 KiB" },
-    Share { name: "groups", weight: 14, floor: MIB, what: "groups, members and committed offsets" },
+    Share { name: "receive", weight: 58, floor: 0, what: "batches between socket and segment" },
+    Share { name: "control", weight: 14, floor: MIB, what: "control requests and replies above 1 KiB" },
+    Share { name: "groups", weight: 13, floor: MIB, what: "groups, members and committed offsets" },
     Share {
         name: "fetch",
-        weight: 9,
-        floor: MIB,
+        weight: 6,
+        floor: 512 * KIB,
         what: "heads of fetch responses; record bytes go by sendfile",
     },
     Share {
         name: "windows",
         weight: 5,
-        floor: 512 * KIB,
+        floor: 256 * KIB,
         what: "16 KiB read windows of running connections",
     },
-    Share { name: "small", weight: 4, floor: 512 * KIB, what: "decoding of frames up to 1 KiB" },
+    Share { name: "small", weight: 4, floor: 256 * KIB, what: "decoding of frames up to 1 KiB" },
 ];
 
 /// The plan of a server and the counts that it allows.
@@ -91,6 +171,8 @@ pub struct Layout {
     pub plan: Plan,
     /// Limits of what grows with a count.
     pub counts: Counts,
+    /// Threads of the runtime.
+    pub threads: Threads,
     shares: [u64; SHARES.len()],
 }
 
@@ -111,41 +193,94 @@ pub struct Budgets {
     pub windows: Budget,
     /// Decoding of frames up to 1 KiB.
     pub small: Budget,
+    /// Fetch requests that wait: the term of the plan that `max.waiting.requests` gives.
+    pub waiting: Budget,
     /// Documents of the HTTP side; a part of the base.
     pub http: Budget,
 }
 
-fn derived(budget: u64, eighths: u64, each: u64, least: u64, most: u64) -> u64 {
-    (budget * eighths / 64 / each).clamp(least, most)
+impl PlanInputs {
+    /// What is set, in the order of [`COUNTS`].
+    fn set(&self) -> [Option<u64>; COUNTS.len()] {
+        [
+            self.max_connections,
+            self.max_partitions,
+            self.max_segments,
+            self.max_metadata_bytes,
+            self.max_producer_ids,
+            self.max_session_partitions,
+            self.max_waiting_requests,
+            None,
+        ]
+    }
+
+    /// The counts in the order of [`COUNTS`]: what is set, and for the rest what `left` bytes allow, which are there for
+    /// all counts.
+    fn counts(&self, left: u64) -> [u64; COUNTS.len()] {
+        let mut set = self.set();
+        // The metadata must have room for as many partitions as there may be.
+        let [_, partitions, _, metadata_bytes, ..] = &mut set;
+        if let (Some(partitions), None) = (*partitions, *metadata_bytes) {
+            *metadata_bytes =
+                Some((256 * KIB).saturating_add(partitions.saturating_mul(PARTITION_METADATA_BYTES)));
+        }
+        let (mut taken, mut parts) = (0_u64, 0);
+        for (row, set) in COUNTS.iter().zip(set) {
+            match set {
+                Some(number) => taken = taken.saturating_add(number.saturating_mul(row.bytes_each)),
+                None => parts += row.part,
+            }
+        }
+        let usual = (left.saturating_sub(taken) / parts.max(1)).saturating_mul(128).min(self.budget_bytes);
+        std::array::from_fn(|at| set[at].unwrap_or_else(|| COUNTS[at].derived(usual)))
+    }
+
+    fn threads(&self) -> Threads {
+        let most = (self.budget_bytes / 64 / THREAD_BYTES).max(2);
+        Threads { workers: self.processors.clamp(1, most) as usize, blocking: BLOCKING_THREADS as usize }
+    }
+}
+
+/// Divides `rest` by the weights of [`SHARES`]. A share that would get less than its floor gets the floor, and the others
+/// divide what is left; where not even the floors fit, they are what is returned.
+fn divide(rest: u64, floors: [u64; SHARES.len()]) -> [u64; SHARES.len()] {
+    let mut on_floor = [false; SHARES.len()];
+    loop {
+        let each = || SHARES.iter().zip(floors).zip(on_floor);
+        let taken: u64 = each().filter(|(_, on)| *on).map(|((_, floor), _)| floor).sum();
+        let weights: u64 = each().filter(|(_, on)| !on).map(|((share, _), _)| share.weight).sum();
+        let left = rest.saturating_sub(taken);
+        let shares: [u64; SHARES.len()] = std::array::from_fn(|at| match on_floor[at] {
+            true => floors[at],
+            false => left * SHARES[at].weight / weights.max(1),
+        });
+        let low = (0..SHARES.len()).find(|at| shares[*at] < floors[*at]);
+        match low {
+            Some(at) => on_floor[at] = true,
+            None => return shares,
+        }
+    }
 }
 
 impl Layout {
     /// Divides the budget. Fails, naming the property to change, when the floors and counts do not fit.
     pub fn new(inputs: &PlanInputs) -> Result<Layout, PlanError> {
         let budget = inputs.budget_bytes;
-        let counts = Counts {
-            connections: inputs.max_connections.unwrap_or(derived(budget, 21, CONNECTION_BYTES, 256, 65_536)),
-            partitions: inputs.max_partitions.unwrap_or(derived(budget, 6, PARTITION_BYTES, 128, 100_000)),
-            producer_ids: inputs.max_producer_ids.unwrap_or(derived(
-                budget,
-                2,
-                PRODUCER_ID_BYTES,
-                1024,
-                1_000_000,
-            )),
-            session_partitions: inputs.max_session_partitions.unwrap_or(derived(
-                budget,
-                1,
-                SESSION_PARTITION_BYTES,
-                1024,
-                1_000_000,
-            )),
-        };
+        let threads = inputs.threads();
+        let batch = ChunkChain::lease_bytes(inputs.message_max_bytes as usize) + inputs.decompression_bytes;
+        let floors = SHARES.map(|share| if share.name == "receive" { batch } else { share.floor });
         let mut plan = Plan::new(budget);
         plan.add(
             "base",
             BASE_BYTES,
             "code, runtime, allocator, 0.75 MiB for http.listener".to_string(),
+            "memory.budget.bytes",
+        );
+        let thread_count = threads.workers as u64 + threads.blocking as u64 + OTHER_THREADS;
+        plan.add(
+            "threads",
+            thread_count * THREAD_BYTES,
+            format!("{thread_count} × {} KiB", THREAD_BYTES / KIB),
             "memory.budget.bytes",
         );
         plan.add(
@@ -154,25 +289,42 @@ impl Layout {
             format!("1/{FRAGMENTATION_DIVISOR} of the budget for what the allocator keeps"),
             "memory.budget.bytes",
         );
-        let mut count = |name, number: u64, each: u64, property| {
-            plan.add(name, number.saturating_mul(each), format!("{number} × {each} B"), property);
-        };
-        count("connections", counts.connections, CONNECTION_BYTES, "max.connections");
-        count("partitions", counts.partitions, PARTITION_BYTES, "max.partitions");
-        count("producers", counts.producer_ids, PRODUCER_ID_BYTES, "max.producer.ids");
-        count("sessions", counts.session_partitions, SESSION_PARTITION_BYTES, "max.fetch.session.partitions");
-        let rest = budget.saturating_sub(plan.sum());
-        let weights: u64 = SHARES.iter().map(|share| share.weight).sum();
-        let batch = ChunkChain::lease_bytes(inputs.message_max_bytes as usize) + inputs.decompression_bytes;
-        let mut shares = [0; SHARES.len()];
-        for (bytes, share) in shares.iter_mut().zip(&SHARES) {
-            let floor = if share.name == "receive" { batch } else { share.floor };
-            *bytes = (rest * share.weight / weights).max(floor);
+        let left = budget.saturating_sub(plan.sum()).saturating_sub(floors.iter().sum());
+        let numbers = inputs.counts(left);
+        for (row, number) in COUNTS.iter().zip(numbers) {
+            let reason = match row.bytes_each {
+                1 => "topics, partitions and configs in the image".to_string(),
+                each => format!("{number} × {each} B"),
+            };
+            plan.add(row.name, number.saturating_mul(row.bytes_each), reason, row.property);
+        }
+        let shares = divide(budget.saturating_sub(plan.sum()), floors);
+        for (bytes, share) in shares.iter().zip(&SHARES) {
             let property = if share.name == "receive" { "message.max.bytes" } else { "memory.budget.bytes" };
             plan.add(share.name, *bytes, share.what.to_string(), property);
         }
         plan.check()?;
-        Ok(Layout { plan, counts, shares })
+        let [
+            connections,
+            partitions,
+            segments,
+            metadata_bytes,
+            producer_ids,
+            session_partitions,
+            waiting_requests,
+            open_files,
+        ] = numbers;
+        let counts = Counts {
+            connections,
+            partitions,
+            segments,
+            metadata_bytes,
+            producer_ids,
+            session_partitions,
+            waiting_requests,
+            open_files,
+        };
+        Ok(Layout { plan, counts, threads, shares })
     }
 
     /// Makes the budgets. The shares sum to less than the root, so this fails only where the table is wrong.
@@ -186,9 +338,25 @@ impl Layout {
             fetch: root.child("fetch", fetch)?,
             windows: root.child("windows", windows)?,
             small: root.child("small", small)?,
+            waiting: root.child("waiting", self.counts.waiting_requests * WAITING_BYTES)?,
             http: root.child("http", HTTP_BYTES)?,
             root,
         })
+    }
+
+    /// The limits by their properties' names.
+    pub fn limits(&self) -> [(&'static str, u64); 7] {
+        let counts = &self.counts;
+        let numbers = [
+            counts.connections,
+            counts.partitions,
+            counts.segments,
+            counts.metadata_bytes,
+            counts.producer_ids,
+            counts.session_partitions,
+            counts.waiting_requests,
+        ];
+        std::array::from_fn(|index| (COUNTS[index].property, numbers[index]))
     }
 }
 
@@ -201,16 +369,20 @@ mod tests {
             budget_bytes,
             max_connections: None,
             max_partitions: None,
+            max_segments: None,
+            max_metadata_bytes: None,
             max_producer_ids: None,
             max_session_partitions: None,
+            max_waiting_requests: None,
             message_max_bytes: 1_048_588,
-            decompression_bytes: 2 * MIB,
+            decompression_bytes: 5 * MIB,
+            processors: 4,
         }
     }
 
     #[test]
     fn the_defaults_fit_every_sensible_budget_and_the_sum_never_exceeds_it() {
-        for budget in [48 * MIB, 64 * MIB, 100 * MIB, 256 * MIB, 1024 * MIB, 64 * 1024 * MIB] {
+        for budget in [32 * MIB, 48 * MIB, 64 * MIB, 100 * MIB, 256 * MIB, 1024 * MIB, 64 * 1024 * MIB] {
             let layout = Layout::new(&inputs(budget)).unwrap();
             assert!(layout.plan.sum() <= budget, "{}", layout.plan);
             assert_eq!(layout.budgets().unwrap().receive.limit(), layout.shares[0]);
@@ -218,10 +390,28 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_mebibytes_hold_ten_thousand_connections_and_ten_batches() {
+    fn sixty_four_mebibytes_hold_ten_thousand_connections_and_nine_batches() {
         let layout = Layout::new(&inputs(64 * MIB)).unwrap();
         assert!(layout.counts.connections >= 10_200, "{:?}", layout.counts);
-        assert!(layout.shares[0] >= 10 * MIB, "{}", layout.plan);
+        assert!(layout.shares[0] >= 9 * MIB, "{}", layout.plan);
+    }
+
+    #[test]
+    fn a_raised_limit_lowers_those_that_are_not_set() {
+        let usual = Layout::new(&inputs(64 * MIB)).unwrap();
+        let raised = PlanInputs { max_partitions: Some(10_000), ..inputs(64 * MIB) };
+        let layout = Layout::new(&raised).unwrap();
+        assert!(layout.plan.sum() <= 64 * MIB, "{}", layout.plan);
+        assert_eq!(layout.counts.partitions, 10_000);
+        assert!(layout.counts.connections < usual.counts.connections);
+        assert!(layout.counts.metadata_bytes >= 10_000 * PARTITION_METADATA_BYTES, "{}", layout.plan);
+    }
+
+    #[test]
+    fn a_machine_with_many_processors_gets_as_many_threads_as_the_budget_has_room_for() {
+        let threads =
+            |budget| Layout::new(&PlanInputs { processors: 192, ..inputs(budget) }).unwrap().threads.workers;
+        assert_eq!((threads(64 * MIB), threads(256 * MIB), threads(4096 * MIB)), (8, 32, 192));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use weir_metadata::controller::LimitReached;
 use weir_metadata::image::{MetadataDelta, MetadataImage, resource_type};
 use weir_metadata::properties::{BrokerConfig, TopicConfig};
 use weir_storage::{LogConfig, TopicPartition};
@@ -11,6 +12,7 @@ use weir_storage::{LogConfig, TopicPartition};
 use crate::broker::Broker;
 use crate::groups::OFFSETS_TOPIC;
 use crate::quorum::Publisher;
+use crate::server::connection_limits;
 use crate::topics::{Partition, Topic, TopicSettings, is_internal};
 
 /// Publishes to one server.
@@ -27,6 +29,10 @@ impl Publisher for ServerPublisher {
 
     fn publish(&mut self, old: &MetadataImage, new: &MetadataImage) {
         self.0.follow(old, new);
+    }
+
+    fn limit_reached(&self, limit: &LimitReached) {
+        self.0.limit_reached(limit.property, &limit.message);
     }
 }
 
@@ -75,6 +81,7 @@ impl Broker {
         for note in notes {
             tracing::warn!(property = note.property, "{}", note.text);
         }
+        self.registry.set_limits(connection_limits(&config, &self.layout));
         self.config.store(Arc::new(config));
         for topic in self.topics.all() {
             self.follow_topic_configs(image, &topic.name);

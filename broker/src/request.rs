@@ -1,8 +1,10 @@
 //! A control request while it is handled, and its reply.
 //!
 //! Method: frame and decoded values live under one lease, taken whole before the frame is received. A reply's size is
-//! counted before it is encoded, and leased when it exceeds what every connection may hold. Invariant: a handler that
-//! parks (a long poll, a join) first gives its request's lease back.
+//! counted before it is encoded, and leased when it exceeds what every connection may hold; one that follows from the
+//! server's state part by part is never held as a whole, but encoded window by window while it is sent. Invariants: a
+//! handler that parks (a long poll, a join) first gives its request's lease back; what others still work on when the
+//! connection goes has its lease with it ([`Shared`]).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,6 +21,9 @@ use crate::net::receive::{Receiver, SMALL_BYTES};
 use crate::net::registry::{ConnectionState, Holding};
 use crate::net::send::{send_bytes, send_file};
 
+/// A handler's future, on the heap while it runs.
+const FUTURE_BYTES: u64 = 2048;
+
 /// What decoding a frame of up to [`SMALL_BYTES`] bytes may allocate.
 const SMALL_DECODE_BYTES: u64 = 15 * 1024;
 /// What handling a request may take beside its decoded values without a lease of its own.
@@ -29,9 +34,27 @@ const DECODE_FACTOR: u64 = 6;
 /// Bytes to lease for a frame and what is decoded from it.
 pub(crate) fn lease_bytes(frame_bytes: usize) -> u64 {
     if frame_bytes <= SMALL_BYTES {
-        SMALL_BYTES as u64 + SMALL_DECODE_BYTES
+        SMALL_BYTES as u64 + SMALL_DECODE_BYTES + FUTURE_BYTES
     } else {
-        (frame_bytes as u64).saturating_mul(1 + DECODE_FACTOR) + SMALL_DECODE_BYTES
+        (frame_bytes as u64).saturating_mul(1 + DECODE_FACTOR) + SMALL_DECODE_BYTES + FUTURE_BYTES
+    }
+}
+
+/// A decoded request that others than its connection's task use too, with the lease that covers it: whoever is last
+/// gives it back.
+pub(crate) struct Shared<T>(Arc<(T, Lease)>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<T> std::ops::Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.0
     }
 }
 
@@ -74,7 +97,7 @@ impl Request {
     ) -> Result<T, ConnectionError> {
         let body = std::mem::take(&mut self.body);
         loop {
-            let limit = (self.lease.bytes() as usize).saturating_sub(body.len());
+            let limit = (self.lease.bytes().saturating_sub(FUTURE_BYTES) as usize).saturating_sub(body.len());
             let mut reader = Reader::new(&body, limit);
             // What may follow the last field is passed over, as Kafka does: librdkafka's request for the metadata of all
             // topics ends with three bytes too many.
@@ -91,6 +114,12 @@ impl Request {
         }
     }
 
+    /// Lets others use the decoded request beyond the life of this one; the lease goes with it.
+    pub(crate) fn share<T>(&mut self, value: T) -> Shared<T> {
+        let lease = self.lease.split(self.lease.bytes());
+        Shared(Arc::new((value, lease)))
+    }
+
     /// Gives the request's memory back before a wait. The decoded value must be gone or leased otherwise by then.
     pub(crate) fn park(&mut self) {
         self.lease.shrink_to(0);
@@ -104,11 +133,19 @@ impl Request {
         Ok(lease_patiently(&self.broker.budgets.control, bytes, holder).await?)
     }
 
+    /// As [`Request::lease_work`], where it is more than a request may take without a lease of its own.
+    pub(crate) async fn lease_some(&self, bytes: usize) -> Result<Option<Lease>, ConnectionError> {
+        if bytes <= SMALL_WORK_BYTES { Ok(None) } else { self.lease_work(bytes as u64).await.map(Some) }
+    }
+
     /// Leases memory for work that follows from the request, until it is answered or parked; a little needs no lease
     /// beside the request's own.
     pub(crate) async fn lease_more(&mut self, bytes: usize) -> Result<(), ConnectionError> {
-        if bytes > SMALL_WORK_BYTES {
-            self.work = Some(self.lease_work(bytes as u64).await?);
+        if let Some(more) = self.lease_some(bytes).await? {
+            match &mut self.work {
+                Some(work) => work.absorb(more),
+                none => *none = Some(more),
+            }
         }
         Ok(())
     }
@@ -197,17 +234,24 @@ impl Request {
             bytes[from..FRONT_BYTES].copy_from_slice(&start);
             bytes.drain(..from);
             let holding = Some(Holding::Control);
-            return Ok(Reply { bytes, files: Vec::new(), lease, holding, first_error });
+            return Ok(Reply { bytes, lease, holding, first_error, ..Reply::default() });
         }
     }
 
-    /// Encodes a reply part by part under a lease, as [`Reply::encode_parts`] does.
+    /// A reply of many items that is encoded while it is sent, so that it takes a window and the values of one item,
+    /// however large it is. `encode` must write the same bytes each time it is called for a part; for each call
+    /// `work_bytes` are leased.
     pub(crate) async fn reply_in_parts(
         &self,
         items: usize,
-        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+        work_bytes: usize,
+        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + Send + Sync + 'static,
     ) -> Result<Reply, ConnectionError> {
-        Reply::encode_parts(&self.broker.budgets.control, self.head(), items, encode).await
+        let control = self.broker.budgets.control.clone();
+        let work_bytes = if work_bytes > SMALL_WORK_BYTES { work_bytes as u64 } else { 0 };
+        let parts =
+            Parts { control, head: self.head(), items, body_bytes: 0, work_bytes, encode: Box::new(encode) };
+        parts.count().await
     }
 
     /// What a reply to this request begins with.
@@ -337,26 +381,200 @@ pub(crate) enum Part {
 
 /// Items that are encoded before other tasks get a turn.
 const ITEMS_IN_A_ROW: usize = 16;
+/// Bytes of a reply in parts that are held at once.
+const WINDOW_BYTES: usize = 16 * 1024;
 
-async fn walk_parts<S: Sink>(
+type EncodePart = Box<dyn Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + Send + Sync>;
+
+/// A reply that is encoded while it is sent.
+struct Parts {
+    control: Budget,
+    head: ReplyHead,
     items: usize,
-    encode: &impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
-    sink: &mut S,
-) -> Result<(), EncodeError> {
-    encode(Part::Head, sink)?;
-    for item in 0..items {
-        if item % ITEMS_IN_A_ROW == ITEMS_IN_A_ROW - 1 {
-            tokio::task::yield_now().await;
-        }
-        encode(Part::Item(item), sink)?;
-    }
-    encode(Part::Tail, sink)
+    body_bytes: usize,
+    /// Memory of one call of `encode`.
+    work_bytes: u64,
+    encode: EncodePart,
 }
 
-/// A reply on its way: bytes, and between them file ranges that go by `sendfile`.
-#[derive(Debug, Default)]
+/// Passes over what was sent before, takes what fits, and counts all.
+struct Window<'a> {
+    out: &'a mut Vec<u8>,
+    skip: usize,
+    room: usize,
+    seen: usize,
+}
+
+impl Sink for Window<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let from = self.skip.saturating_sub(self.seen).min(bytes.len());
+        let to = (self.skip + self.room).saturating_sub(self.seen).clamp(from, bytes.len());
+        self.out.extend_from_slice(&bytes[from..to]);
+        self.seen += bytes.len();
+    }
+}
+
+/// Counts bytes and notes the first error code among them.
+#[derive(Default)]
+struct CountedReply {
+    bytes: usize,
+    first_error: Option<i16>,
+}
+
+impl Sink for CountedReply {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+    }
+
+    fn put_error(&mut self, code: i16) {
+        note_error(&mut self.first_error, code);
+        self.bytes += 2;
+    }
+}
+
+impl Parts {
+    fn all(&self) -> impl Iterator<Item = Part> + use<> {
+        std::iter::once(Part::Head).chain((0..self.items).map(Part::Item)).chain([Part::Tail])
+    }
+
+    fn holder(&self) -> Holder {
+        Holder::new("reply", self.head.connection)
+    }
+
+    /// Leases the memory of one call of `encode`.
+    async fn work(&self) -> Result<Option<Lease>, BudgetError> {
+        match self.work_bytes {
+            0 => Ok(None),
+            bytes => lease_patiently(&self.control, bytes, self.holder()).await.map(Some),
+        }
+    }
+
+    /// Finds out how long the reply is and what it tells.
+    async fn count(mut self) -> Result<Reply, ConnectionError> {
+        let mut counted = CountedReply::default();
+        {
+            let _work = self.work().await?;
+            for (index, part) in self.all().enumerate() {
+                if index % ITEMS_IN_A_ROW == ITEMS_IN_A_ROW - 1 {
+                    tokio::task::yield_now().await;
+                }
+                (self.encode)(part, &mut counted)?;
+            }
+        }
+        self.body_bytes = counted.bytes;
+        Ok(Reply {
+            holding: Some(Holding::Control),
+            first_error: counted.first_error,
+            parts: Some(Box::new(self)),
+            ..Reply::default()
+        })
+    }
+
+    async fn send(&self, receiver: &Receiver) -> Result<(), ConnectionError> {
+        let whole = self.head.size_bytes() + self.body_bytes;
+        let window_bytes = whole.min(WINDOW_BYTES);
+        let _window = match window_bytes {
+            0..=SMALL_BYTES => None,
+            bytes => Some(lease_patiently(&self.control, bytes as u64, self.holder()).await?),
+        };
+        let _owes_progress = receiver.state.holds(Holding::Control);
+        let mut window = Vec::with_capacity(window_bytes);
+        self.head.put(&mut window, self.body_bytes);
+        let mut sent = 0;
+        for part in self.all() {
+            let mut skip = 0;
+            loop {
+                let room = window_bytes - window.len();
+                let seen = {
+                    let _work = self.work().await?;
+                    let mut sink = Window { out: &mut window, skip, room, seen: 0 };
+                    (self.encode)(part, &mut sink)?;
+                    sink.seen
+                };
+                if seen < skip + room {
+                    break;
+                }
+                skip += room;
+                sent += window.len();
+                send_bytes(&receiver.stream, &receiver.state, &window, sent < whole).await?;
+                window.clear();
+                tokio::task::coop::consume_budget().await;
+                if seen == skip {
+                    break;
+                }
+            }
+        }
+        send_bytes(&receiver.stream, &receiver.state, &window, false).await?;
+        if sent + window.len() == whole { Ok(()) } else { Err(ConnectionError::ReplyChanged(self.head.api)) }
+    }
+}
+
+/// Bytes of a reply that is written while it comes about, under a lease that follows their capacity.
+pub(crate) struct Growing {
+    head: ReplyHead,
+    bytes: Vec<u8>,
+    lease: Option<Lease>,
+    first_error: Option<i16>,
+}
+
+impl Growing {
+    /// Begins with the frame's size, which [`Growing::finish`] sets, and the header.
+    pub(crate) fn new(head: ReplyHead) -> Self {
+        let mut bytes = Vec::with_capacity(128);
+        head.put(&mut bytes, 0);
+        Growing { head, bytes, lease: None, first_error: None }
+    }
+
+    /// Whether it holds more than every connection may.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Appends what `encode` writes. Waits for memory where it needs more than it has: for the new block whole, while
+    /// it still holds the old one, so the wait is bounded.
+    pub(crate) async fn put(
+        &mut self,
+        control: &Budget,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<(), ConnectionError> {
+        let needed = self.bytes.len() + count(&encode)?;
+        if needed > self.bytes.capacity() {
+            let grown = needed.max(2 * self.bytes.capacity());
+            let lease = match grown {
+                0..=SMALL_BYTES => None,
+                bytes => {
+                    let holder = Holder::new("reply", self.head.connection);
+                    Some(lease_patiently(control, bytes as u64, holder).await?)
+                }
+            };
+            self.bytes.reserve_exact(grown - self.bytes.len());
+            self.lease = lease;
+        }
+        let mut watched = Watched { out: &mut self.bytes, first_error: self.first_error };
+        encode(&mut watched)?;
+        self.first_error = watched.first_error;
+        Ok(())
+    }
+
+    /// The reply, with its size in front.
+    pub(crate) fn finish(mut self) -> Reply {
+        let size = (self.bytes.len() - 4) as i32;
+        self.bytes[..4].copy_from_slice(&size.to_be_bytes());
+        Reply {
+            bytes: self.bytes,
+            lease: self.lease,
+            holding: Some(Holding::Control),
+            first_error: self.first_error,
+            ..Reply::default()
+        }
+    }
+}
+
+/// A reply on its way: bytes, and between them file ranges that go by `sendfile`; or parts yet to be encoded.
+#[derive(Default)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
+    parts: Option<Box<Parts>>,
     /// File ranges, each with the position in `bytes` before which it is sent; ascending.
     files: Vec<(usize, FileRange)>,
     lease: Option<Lease>,
@@ -374,21 +592,6 @@ impl Reply {
     ) -> Result<Reply, ConnectionError> {
         let size = head.size_bytes() + count(&encode)?;
         let lease = Reply::lease(control, head, size).await?;
-        Reply::write(head, lease, size, &encode)
-    }
-
-    /// As [`Reply::encode`] under a lease that is held already, where it is large enough.
-    pub(crate) async fn encode_under(
-        control: &Budget,
-        head: ReplyHead,
-        held: Option<Lease>,
-        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
-    ) -> Result<Reply, ConnectionError> {
-        let size = head.size_bytes() + count(&encode)?;
-        let lease = match held {
-            Some(held) if held.bytes() >= size as u64 => Some(held),
-            _ => Reply::lease(control, head, size).await?,
-        };
         Reply::write(head, lease, size, &encode)
     }
 
@@ -411,28 +614,7 @@ impl Reply {
         let mut watched = Watched { out: &mut bytes, first_error: None };
         encode(&mut watched)?;
         let first_error = watched.first_error;
-        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control), first_error })
-    }
-
-    /// As [`Reply::encode`], for replies that are made of many items, each described while it is encoded: memory is that
-    /// of the encoded bytes and of one item, and other tasks get their turn between items. `encode` must write the same
-    /// bytes each time it is called for a part.
-    pub(crate) async fn encode_parts(
-        control: &Budget,
-        head: ReplyHead,
-        items: usize,
-        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
-    ) -> Result<Reply, ConnectionError> {
-        let mut count = Counter::default();
-        walk_parts(items, &encode, &mut count).await?;
-        let size = head.size_bytes() + count.0;
-        let lease = Reply::lease(control, head, size).await?;
-        let mut bytes = Vec::with_capacity(size);
-        head.put(&mut bytes, count.0);
-        let mut watched = Watched { out: &mut bytes, first_error: None };
-        walk_parts(items, &encode, &mut watched).await?;
-        let first_error = watched.first_error;
-        Ok(Reply { bytes, files: Vec::new(), lease, holding: Some(Holding::Control), first_error })
+        Ok(Reply { bytes, lease, holding: Some(Holding::Control), first_error, ..Reply::default() })
     }
 
     /// A reply made of parts; `lease` covers `bytes` and the list of files.
@@ -442,11 +624,14 @@ impl Reply {
         lease: Option<Lease>,
         first_error: Option<i16>,
     ) -> Reply {
-        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error }
+        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error, parts: None }
     }
 
     /// Sends all of it. Not cancel-safe: a cancelled send must end the connection.
-    pub(crate) async fn send(self, receiver: &Receiver) -> std::io::Result<()> {
+    pub(crate) async fn send(self, receiver: &Receiver) -> Result<(), ConnectionError> {
+        if let Some(parts) = &self.parts {
+            return parts.send(receiver).await;
+        }
         let _owes_progress = match (&self.lease, self.holding) {
             (Some(_), Some(holding)) => Some(receiver.state.holds(holding)),
             _ => None,
@@ -464,6 +649,6 @@ impl Reply {
             )
             .await?;
         }
-        send_bytes(&receiver.stream, &receiver.state, &self.bytes[sent..], false).await
+        Ok(send_bytes(&receiver.stream, &receiver.state, &self.bytes[sent..], false).await?)
     }
 }

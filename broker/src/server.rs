@@ -3,7 +3,8 @@
 //! Invariants: every lock is taken before a byte is read or written; nothing is served before the metadata, the logs
 //! and the listeners' ports are known; the clean-shutdown marker is written last.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,13 +30,13 @@ use weir_storage::{
 
 use crate::background;
 use crate::broker::{AdvertisedListener, Broker, now_ms};
-use crate::complaints::Complaints;
+use crate::complaints::{Complaints, LimitComplaints};
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::http;
 use crate::metrics::Metrics;
 use crate::net::listener::{SocketOptions, accept_all, bind};
-use crate::net::registry::Registry;
+use crate::net::registry::{ConnectionLimits, Registry};
 use crate::plan::{Layout, PlanInputs};
 use crate::producer_ids::ProducerIds;
 use crate::publisher::{ServerPublisher, log_config};
@@ -50,8 +51,6 @@ const MIN_ZSTD_WINDOW_LOG: u32 = 22;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Descriptors kept for what is neither a connection nor a segment.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// Partitions that one produce request may name.
-const MAX_REQUEST_PARTITIONS: usize = 10_000;
 
 /// Why a server does not start or stop as it should.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +71,21 @@ pub enum ServerError {
     /// The directory belongs to another node, another cluster, or newer software.
     #[error("{0}")]
     Identity(String),
+    /// What is on the disk is more than a limit allows.
+    #[error(
+        "the metadata log has {count} {what}, and {property} = {limit}: set {property} to {count} or more, and raise \
+         memory.budget.bytes where the plan then does not fit"
+    )]
+    Limit {
+        /// Of what there is too much.
+        what: &'static str,
+        /// How much there is.
+        count: u64,
+        /// The property to raise.
+        property: &'static str,
+        /// Its value.
+        limit: u64,
+    },
     /// A listener cannot be opened.
     #[error("cannot listen on {name}://{host}:{port}: {error}")]
     Listener {
@@ -127,16 +141,21 @@ pub fn plan_of(config: &BrokerConfig) -> Result<Layout, PlanError> {
         budget_bytes: config.memory_budget_bytes(),
         max_connections: written(config, keys::MAX_CONNECTIONS),
         max_partitions: written(config, keys::MAX_PARTITIONS),
+        max_segments: written(config, keys::MAX_SEGMENTS),
+        max_metadata_bytes: written(config, keys::MAX_METADATA_BYTES),
         max_producer_ids: written(config, keys::MAX_PRODUCER_IDS),
         max_session_partitions: written(config, keys::MAX_FETCH_SESSION_PARTITIONS),
+        max_waiting_requests: written(config, keys::MAX_WAITING_REQUESTS),
         message_max_bytes,
         decompression_bytes: max_working_memory_bytes(Codec::Zstd, message_max_bytes as usize, &limits)
             as u64,
+        processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
     })
 }
 
+/// A limit that is set in the properties. Kafka's way to say "no limit" counts as not set.
 fn written<T: FromValue + Into<i64>>(config: &BrokerConfig, key: Key<T>) -> Option<u64> {
-    let set = config.written().get(key.name).is_some() || config.dynamic_default().contains_key(key.name);
+    let set = config.written().get(key.name).is_some();
     set.then(|| config.get(key).into())
         .and_then(|value| u64::try_from(value).ok())
         .filter(|value| *value < i32::MAX as u64)
@@ -173,6 +192,8 @@ impl Server {
     pub async fn start(config: BrokerConfig) -> Result<Server, ServerError> {
         let began = Instant::now();
         let layout = plan_of(&config)?;
+        let limits = layout.limits().map(|(name, limit)| (name, i64::try_from(limit).unwrap_or(i64::MAX)));
+        let config = config.with_defaults(&limits);
         tracing::info!("memory plan:\n{}", layout.plan);
         let budgets = layout.budgets()?;
         let descriptors = raise_descriptor_limit();
@@ -192,13 +213,13 @@ impl Server {
         let http_socket = http::open(config.http_listener()).await?;
         let broker_epoch = register(&mut metadata_log, &config, &identity, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
+        check_fits(&layout, &image)?;
         load_logs(&logs, &config, &image)?;
 
         let (controller_handle, queue) = quorum::channel();
         let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
-        let max_per_address = u32::try_from(config.get(keys::MAX_CONNECTIONS_PER_IP)).unwrap_or(u32::MAX);
         let broker = Arc::new(Broker {
-            registry: Registry::new(layout.counts.connections as u32, max_per_address),
+            registry: Registry::new(connection_limits(&config, &layout)),
             fetch_sessions: FetchSessions::new(
                 config.get(keys::MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS).max(0) as usize,
                 layout.counts.session_partitions as usize,
@@ -211,7 +232,6 @@ impl Server {
             inflate_limits: inflate_limits(budgets.receive.limit(), message_max_bytes),
             socket_request_max_bytes: config.get(keys::SOCKET_REQUEST_MAX_BYTES),
             fetch_max_bytes: config.get(keys::FETCH_MAX_BYTES),
-            max_request_partitions: MAX_REQUEST_PARTITIONS,
             cluster_id: identity.cluster_id,
             node_id: config.node_id(),
             rack: config.get(keys::BROKER_RACK),
@@ -233,6 +253,8 @@ impl Server {
             metrics: Metrics::default(),
             complaints: Complaints::new(),
             storage_complaints: Complaints::new(),
+            group_complaints: Complaints::new(),
+            limit_complaints: LimitComplaints::default(),
             image: ArcSwap::from_pointee(MetadataImage::empty()),
             random: AtomicU64::new(uuid::Uuid::new_v4().as_u64_pair().0),
             started: began,
@@ -336,11 +358,28 @@ fn log_manager_config(config: &BrokerConfig, layout: &Layout, descriptors: u64) 
     let for_files =
         descriptors.saturating_sub(RESERVED_DESCRIPTORS + layout.counts.connections).max(descriptors / 4);
     LogManagerConfig {
-        max_open_files: for_files.clamp(64, 4096) as usize,
+        max_open_files: for_files.clamp(64, layout.counts.open_files.max(64)) as usize,
+        max_segments: layout.counts.segments as usize,
         max_producer_ids: layout.counts.producer_ids as usize,
         producer_id_expiration_ms: i64::from(config.get(keys::PRODUCER_ID_EXPIRATION_MS)),
         ..LogManagerConfig::default()
     }
+}
+
+/// Refuses to start with more than the plan has room for.
+fn check_fits(layout: &Layout, image: &MetadataImage) -> Result<(), ServerError> {
+    let counts = &layout.counts;
+    let partitions = image.topics().partition_count() as u64;
+    let bytes = image.memory_bytes() as u64;
+    for (what, count, property, limit) in [
+        ("partitions", partitions, keys::MAX_PARTITIONS.name, counts.partitions),
+        ("bytes of topics and configs", bytes, keys::MAX_METADATA_BYTES.name, counts.metadata_bytes),
+    ] {
+        if count > limit {
+            return Err(ServerError::Limit { what, count, property, limit });
+        }
+    }
+    Ok(())
 }
 
 struct Identity {
@@ -534,6 +573,35 @@ fn load_logs(logs: &LogManager, config: &BrokerConfig, image: &MetadataImage) ->
         tracing::error!(%partition, "cannot open a log: {error}");
     }
     Ok(())
+}
+
+/// The limits of connections as the properties have them now, within what the plan charges.
+pub(crate) fn connection_limits(config: &BrokerConfig, layout: &Layout) -> ConnectionLimits {
+    let planned = u32::try_from(layout.counts.connections).unwrap_or(u32::MAX);
+    let wanted = u32::try_from(config.get(keys::MAX_CONNECTIONS)).unwrap_or(0);
+    if wanted > planned && config.value(keys::MAX_CONNECTIONS.name).is_some() && wanted < i32::MAX as u32 {
+        tracing::warn!(
+            property = keys::MAX_CONNECTIONS.name,
+            "{wanted} connections are more than the memory plan charges: {planned} hold; a restart makes a new plan"
+        );
+    }
+    let mut overrides = HashMap::new();
+    for (host, count) in config.max_connections_per_ip_overrides() {
+        let count = u32::try_from(count).unwrap_or(0);
+        match (host.as_str(), 0).to_socket_addrs() {
+            Ok(addresses) => overrides.extend(addresses.map(|it| (it.ip().to_canonical(), count))),
+            Err(error) => tracing::warn!(
+                property = keys::MAX_CONNECTIONS_PER_IP_OVERRIDES.name,
+                "{host} has no address: {error}"
+            ),
+        }
+    }
+    ConnectionLimits {
+        in_all: wanted.min(planned),
+        per_address: u32::try_from(config.get(keys::MAX_CONNECTIONS_PER_IP)).unwrap_or(0),
+        overrides,
+        rate: u32::try_from(config.get(keys::MAX_CONNECTION_CREATION_RATE)).unwrap_or(0),
+    }
 }
 
 fn group_config(config: &BrokerConfig) -> GroupConfig {

@@ -1,7 +1,6 @@
 //! Topics that the broker creates by itself: on demand of a metadata request, and its own offsets topic.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use weir_metadata::controller::{Controller, ControllerResult};
 use weir_metadata::properties::keys;
@@ -19,19 +18,25 @@ impl Broker {
     /// Creates the topics with the broker's defaults; the offsets topic with settings of its own. What fails is logged.
     pub(crate) async fn create_topics_on_demand(&self, names: BTreeSet<String>) {
         let topics = names.into_iter().map(|name| self.on_demand(name)).collect();
-        let request = Arc::new(CreateTopicsRequest { topics, ..CreateTopicsRequest::default() });
+        let request = CreateTopicsRequest { topics, ..CreateTopicsRequest::default() };
         match self.create_topics(request).await {
             Ok(response) => {
                 for topic in response.topics {
                     match topic.error_code {
                         ErrorCode::NONE => tracing::info!(topic = topic.name, "created on demand"),
                         ErrorCode::TOPIC_ALREADY_EXISTS => {}
-                        code => tracing::warn!(
-                            topic = topic.name,
-                            ?code,
-                            "cannot create a topic on demand: {}",
-                            topic.error_message.unwrap_or_default(),
-                        ),
+                        // The limit behind it, if there is one, has its own line.
+                        code => {
+                            if let Some(unsaid) = self.complaints.allow() {
+                                let why = topic.error_message.unwrap_or_default();
+                                tracing::warn!(
+                                    topic = topic.name,
+                                    ?code,
+                                    unsaid,
+                                    "cannot create a topic on demand: {why}"
+                                );
+                            }
+                        }
                     }
                 }
             }
@@ -66,7 +71,7 @@ impl Broker {
     /// CreateTopics through the controller; served once it returns.
     pub(crate) async fn create_topics(
         &self,
-        request: Arc<CreateTopicsRequest>,
+        request: CreateTopicsRequest,
     ) -> Result<CreateTopicsResponse, ControllerError> {
         let create = move |controller: Controller<'_>| -> ControllerResult<CreateTopicsResponse> {
             controller.create_topics(&request, &mut random_uuid)

@@ -71,17 +71,18 @@ pub(super) fn note(broker: &Broker, notice: &Notice, partition: i32) {
     match notice {
         Notice::LimitReached { limit, .. } => {
             let Some(property) = property_of(limit) else { return };
-            broker.metrics.limit_reached(property);
-            if let Some(unsaid) = broker.complaints.allow() {
-                tracing::warn!(partition, property, unsaid, "{notice}");
-            }
+            broker.limit_reached(property, notice);
         }
         Notice::AppendFailed { .. } => {
             if let Some(unsaid) = broker.storage_complaints.allow() {
                 tracing::warn!(partition, unsaid, "{OFFSETS_TOPIC}: {notice}");
             }
         }
-        _ => tracing::info!(partition, "{notice}"),
+        _ => {
+            if let Some(unsaid) = broker.group_complaints.allow() {
+                tracing::info!(partition, unsaid, "{notice}");
+            }
+        }
     }
 }
 

@@ -6,38 +6,36 @@
 //! bytes; the memory is free again before the next batch is looked at. Whatever cannot be appended is read past, and
 //! its partition alone gets the error.
 //!
+//! The answers are encoded as they come about, under a lease that follows their bytes.
+//!
 //! Invariant: nothing is held while a lease is waited for, except at most one read window and the answers so far.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use weir_budget::{BudgetError, ChunkChain, Holder, Lease};
+use weir_budget::{Budget, ChunkChain, Holder, Lease};
 use weir_metadata::properties::{CompressionType, TimestampType};
-use weir_protocol::messages::k00_produce::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
-};
+use weir_protocol::messages::k00_produce::{BatchIndexAndErrorMessage, PartitionProduceResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::{
     BatchError, BatchErrorKind, BatchHeader, BatchSummary, BatchValidator, Codec, Compression,
     HEADER_SIZE_BYTES, InflateLimits, Origin, Scratch, TimestampType as RecordTimestampType, ValidateOptions,
     compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress, working_memory_bytes,
 };
-use weir_protocol::wire::Uuid;
+use weir_protocol::wire::{
+    EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i32, put_string, put_uuid,
+};
 use weir_storage::AppendOrigin;
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::net::frame::Frame;
 use crate::net::registry::Holding;
-use crate::request::{Reply, ReplyHead, lease_patiently};
+use crate::request::{Growing, Reply, ReplyHead};
 use crate::topics::{Partition, Topic};
 
-/// Answers for this many partitions are part of a connection's own cost; more are leased.
-const FREE_ANSWERS: usize = 32;
-/// Answers beyond those are leased in portions of this many.
-const ANSWERS_PORTION: usize = 64;
-/// Memory of one partition's answer, its encoded form included.
-const ANSWER_BYTES: usize = 320;
+/// Produce requests are not throttled: they wait for memory instead.
+const THROTTLE_TIME_MS: i32 = 0;
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -57,24 +55,28 @@ pub(crate) async fn stream(
     let acks = frame.i16("acks").await?;
     let _timeout_ms = frame.i32("timeout").await?;
 
-    let mut answers = Answers::default();
+    let head = ReplyHead { api: ApiKey::Produce, version, correlation_id, connection: connection.id };
+    let mut answers = Answers { control: &broker.budgets.control, version, bytes: None, first_error: None };
     let mut owes_progress = None;
     let topic_count = frame.array_length("number of topics", flexible).await?;
+    if acks != 0 {
+        answers.bytes = Some(Growing::new(head));
+        answers.put(|w| put_array_len(w, flexible, Some(topic_count))).await?;
+    }
     for _ in 0..topic_count {
         let topic = if version >= 13 {
             let id = Uuid(frame.uuid("topic id").await?);
-            answers.begin_topic(String::new(), id);
+            answers.write(|w| put_uuid(w, id)).await?;
             broker.topics.by_id(id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
         } else {
             let name = frame.string("topic name", flexible).await?.unwrap_or_default();
-            let topic = broker.topics.by_name(&name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-            answers.begin_topic(name, Uuid::default());
-            topic
+            answers.put(|w| put_string(w, flexible, &name)).await?;
+            broker.topics.by_name(&name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         };
         let partition_count = frame.array_length("number of partitions", flexible).await?;
+        answers.put(|w| put_array_len(w, flexible, Some(partition_count))).await?;
         for _ in 0..partition_count {
-            answers.make_room(broker, connection.id).await?;
-            if answers.lease.is_some() && owes_progress.is_none() {
+            if answers.is_leased() && owes_progress.is_none() {
                 owes_progress = Some(connection.holds(Holding::Control));
             }
             let index = frame.i32("partition index").await?;
@@ -85,27 +87,24 @@ pub(crate) async fn stream(
                 Some(length) => one_batch(broker, &mut frame, &target, length).await?,
             };
             frame.skip_tags(flexible).await?;
-            answers.push(index, answer);
+            answers.push(index, answer).await?;
             connection.progressed_if_holding();
         }
         frame.skip_tags(flexible).await?;
+        answers.end_of_fields(flexible).await?;
     }
     frame.skip_tags(flexible).await?;
     frame.finish()?;
     connection.active();
 
-    if acks == 0 {
+    answers.write(|w| put_i32(w, THROTTLE_TIME_MS)).await?;
+    answers.end_of_fields(flexible).await?;
+    match (answers.bytes, answers.first_error) {
+        (Some(bytes), _) => Ok(Some(bytes.finish())),
         // Without an answer the only way to tell the client of an error is to end the connection, as Kafka does.
-        return match answers.first_error() {
-            Some(error) => Err(ConnectionError::Unacknowledged(error)),
-            None => Ok(None),
-        };
+        (None, Some(error)) => Err(ConnectionError::Unacknowledged(error)),
+        (None, None) => Ok(None),
     }
-    let Answers { response, lease, .. } = answers;
-    let head = ReplyHead { api: ApiKey::Produce, version, correlation_id, connection: connection.id };
-    Ok(Some(
-        Reply::encode_under(&broker.budgets.control, head, lease, |w| response.encode(w, version)).await?,
-    ))
 }
 
 struct Target<'a> {
@@ -444,49 +443,51 @@ impl Answer {
     }
 }
 
-/// The answers of a request, in its order. What they take beyond a small number is leased in portions.
-#[derive(Debug, Default)]
-struct Answers {
-    response: ProduceResponse,
-    count: usize,
-    lease: Option<Lease>,
+/// The answers of a request, in its order.
+struct Answers<'a> {
+    control: &'a Budget,
+    version: i16,
+    /// `None` where the client wants none.
+    bytes: Option<Growing>,
+    first_error: Option<ErrorCode>,
 }
 
-impl Answers {
-    fn begin_topic(&mut self, name: String, topic_id: Uuid) {
-        self.response.responses.push(TopicProduceResponse {
-            name,
-            topic_id,
-            ..TopicProduceResponse::default()
-        });
+impl Answers<'_> {
+    fn is_leased(&self) -> bool {
+        self.bytes.as_ref().is_some_and(Growing::is_leased)
     }
 
-    async fn make_room(&mut self, broker: &Broker, connection: u64) -> Result<(), BudgetError> {
-        if self.count >= broker.max_request_partitions {
-            return Err(BudgetError::NeverFits {
-                budget: "answers of one produce request".to_string(),
-                bytes: ((self.count + 1) * ANSWER_BYTES) as u64,
-                limit: (broker.max_request_partitions * ANSWER_BYTES) as u64,
-            });
+    /// Waits for memory where it must: no batch is held here, but the answers so far are, so the wait is limited, and
+    /// requests that fill the share with answers end instead of waiting for each other.
+    async fn put(
+        &mut self,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<(), ConnectionError> {
+        match &mut self.bytes {
+            Some(bytes) => bytes.put(self.control, encode).await,
+            None => Ok(()),
         }
-        if self.count >= FREE_ANSWERS && (self.count - FREE_ANSWERS).is_multiple_of(ANSWERS_PORTION) {
-            // No batch is held here, but earlier portions are: the wait is limited, so that requests that fill the
-            // share with portions end instead of waiting for each other.
-            let bytes = (ANSWERS_PORTION * ANSWER_BYTES) as u64;
-            let holder = Holder::new("produce answers", connection);
-            let portion = lease_patiently(&broker.budgets.control, bytes, holder).await?;
-            match &mut self.lease {
-                Some(lease) => lease.absorb(portion),
-                none => *none = Some(portion),
-            }
-        }
-        self.count += 1;
-        Ok(())
     }
 
-    fn push(&mut self, index: i32, answer: Answer) {
-        let Some(topic) = self.response.responses.last_mut() else { return };
-        topic.partition_responses.push(PartitionProduceResponse {
+    /// As [`Answers::put`], for what always can be encoded.
+    async fn write(&mut self, encode: impl Fn(&mut dyn Sink)) -> Result<(), ConnectionError> {
+        self.put(|w| {
+            encode(w);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn end_of_fields(&mut self, flexible: bool) -> Result<(), ConnectionError> {
+        if flexible { self.write(|w| put_empty_tags(w)).await } else { Ok(()) }
+    }
+
+    async fn push(&mut self, index: i32, answer: Answer) -> Result<(), ConnectionError> {
+        if answer.error_code != ErrorCode::NONE {
+            self.first_error.get_or_insert(answer.error_code);
+        }
+        let version = self.version;
+        let response = PartitionProduceResponse {
             index,
             error_code: answer.error_code,
             base_offset: answer.base_offset,
@@ -495,11 +496,7 @@ impl Answers {
             record_errors: answer.record_errors,
             error_message: answer.message,
             ..PartitionProduceResponse::default()
-        });
-    }
-
-    fn first_error(&self) -> Option<ErrorCode> {
-        let answers = self.response.responses.iter().flat_map(|topic| &topic.partition_responses);
-        answers.map(|answer| answer.error_code).find(|code| *code != ErrorCode::NONE)
+        };
+        self.put(|w| response.encode(w, version)).await
     }
 }

@@ -1,14 +1,16 @@
 //! Fetch: a plan of heads and file ranges; record bytes never enter this process.
 //!
 //! Method: the partitions of the session (or of the request) are asked for file ranges until the bytes run out; if
-//! that is less than the client's minimum, the request parks with its partitions watched and nothing else held, and
-//! asks again when one of them grows. Invariant: heads are built under a lease of the `fetch` share; a request that
-//! finds no memory to park is answered at once with what there is.
+//! that is less than the client's minimum, the request waits with its partitions watched and asks again when one of them
+//! grows. Invariants: heads are built under a lease of the `fetch` share, and whoever holds one waits for its peer only;
+//! a request that waits for data or for that share holds a lease of the `waiting` term, which is never waited for: where
+//! `max.waiting.requests` wait already, the answer is what there is, with a throttle time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_budget::{Holder, Lease};
+use weir_budget::{BudgetError, Holder, Lease};
+use weir_metadata::properties::keys;
 use weir_protocol::messages::k01_fetch::{FetchRequest, FetchResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
@@ -21,21 +23,28 @@ use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::errors::storage_code;
 use crate::fetch_sessions::{Cached, Context, SessionError, SessionRequest, TopicKey, Wanted};
-use crate::request::{Reply, ReplyHead, Request};
+use crate::plan::WAITING_BYTES;
+use crate::request::{Reply, ReplyHead, Request, lease_patiently};
 use crate::topics::{Partition, Watch};
 
 /// Clients read from this broker, there is no other one.
 const NO_PREFERRED_REPLICA: i32 = -1;
-/// Memory of one partition in a reply: its place in the plan and its encoded head.
-const ANSWER_BYTES: u64 = 256;
+/// Most bytes of one partition's head as it is encoded, its part of the topic's without the name included.
+const HEAD_BYTES: usize = 80;
+/// Memory of one partition in a reply: its place in the plan, its encoded head and its file range.
+const ANSWER_BYTES: usize = size_of::<Answer>() + HEAD_BYTES + size_of::<(usize, FileRange)>();
+/// Memory of a reply beside its partitions: its fields, and a name that the moving start makes it repeat.
+const REPLY_BYTES: usize = 512;
 /// Most partitions in one reply of an incremental session; the others follow in the next ones.
 const MAX_INCREMENTAL_ANSWERS: usize = 1000;
-/// Memory of a parked request: its future, timer and watch.
-const PARKED_BYTES: u64 = 2048;
-/// Memory of a parked request for each partition that it watches.
-const PARKED_PARTITION_BYTES: u64 = 32;
-/// The same without a session: what it wants is its own, too.
-const PARKED_WANTED_BYTES: u64 = 192;
+/// Partitions of such a reply for which there is room from the beginning.
+const FEW_ANSWERS: usize = 16;
+/// Longest name of a topic.
+const MAX_NAME_BYTES: usize = 249;
+/// Memory of a waiting request for each partition that it watches: two lists that double as they grow.
+const WATCH_BYTES: usize = 4 * size_of::<usize>();
+/// Throttle time of an answer that should have waited.
+const THROTTLE: Duration = Duration::from_millis(500);
 
 /// Answers one fetch request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
@@ -48,31 +57,58 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         max_bytes: fetch.max_bytes.min(broker.fetch_max_bytes).max(0) as u64,
         deadline: Instant::now() + Duration::from_millis(fetch.max_wait_ms.max(0) as u64),
     };
+    let partitions: usize = fetch.topics.iter().map(|topic| topic.partitions.len()).sum();
+    request.lease_more(partitions.saturating_mul(size_of::<Wanted>() + size_of::<Cached>())).await?;
     let session = session_request(&broker, fetch, request.version);
     let context = match broker.fetch_sessions.begin(session, Instant::now(), || broker.random_i32()) {
-        Ok(context) => context,
-        Err(error) => return refuse(&request, error).await,
+        Ok((context, limit)) => {
+            note_limit(&request, limit);
+            context
+        }
+        Err(error) => {
+            note_limit(&request, (error == SessionError::Full).then_some("max.fetch.session.partitions"));
+            return refuse(&request, error).await;
+        }
     };
-    request.park();
+    let needs = Needs::of(&context);
     let head = request.head();
     let holder = Holder::new("fetch", head.connection);
-    let mut watch: Option<(Watch, Lease)> = None;
-    let mut may_park = true;
+    let (mut watch, mut waiting): (Option<Watch>, Option<Lease>) = (None, None);
     loop {
-        let lease = broker.budgets.fetch.lease(plan_bytes(&context), holder).await?;
+        let lease = match broker.budgets.fetch.try_lease(needs.plan_bytes, holder) {
+            Ok(lease) => lease,
+            Err(BudgetError::Exhausted { .. }) => {
+                if waiting.is_none() {
+                    waiting = may_wait(&request, needs);
+                }
+                match (&waiting, &context) {
+                    (Some(_), _) => {
+                        request.park();
+                        broker.budgets.fetch.lease(needs.plan_bytes, holder).await?
+                    }
+                    (None, Context::Incremental(_)) => return nothing_new(&request, &context, &terms).await,
+                    // All partitions must be named. What it wants lies under the request's lease meanwhile.
+                    _ => lease_patiently(&broker.budgets.fetch, needs.plan_bytes, holder).await?,
+                }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        request.park();
         let plan = Plan::make(&broker, &context, &terms);
-        if plan.is_due(&terms) || !may_park || Instant::now() >= terms.deadline {
+        let is_due = plan.is_due(&terms) || Instant::now() >= terms.deadline;
+        if !is_due && waiting.is_none() {
+            waiting = may_wait(&request, needs);
+        }
+        if is_due || waiting.is_none() {
             broker.metrics.fetched(plan.record_bytes);
-            return Ok(Some(plan.into_reply(&context, &terms, head, lease)?));
+            let throttle = if is_due { Duration::ZERO } else { terms.throttle() };
+            return Ok(Some(plan.into_reply(&context, &terms, throttle, head, lease)?));
         }
         drop((plan, lease));
         match &watch {
             // Registered first, then asked once more: what is appended in between is not missed.
-            None => match broker.budgets.fetch.try_lease(parked_bytes(&context), holder) {
-                Ok(parked) => watch = Some((watch_all(&broker, &context), parked)),
-                Err(_) => may_park = false,
-            },
-            Some((watch, _)) => {
+            None => watch = Some(watch_all(&broker, &context)),
+            Some(watch) => {
                 let rest = terms.deadline.saturating_duration_since(Instant::now());
                 // A time-out ends the wait like a change does: the plan is made once more.
                 let _changed = tokio::time::timeout(rest, watch.changed()).await;
@@ -90,13 +126,87 @@ struct Terms {
     deadline: Instant,
 }
 
+impl Terms {
+    /// How long the client is asked to stay away where it may not wait here.
+    fn throttle(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()).min(THROTTLE)
+    }
+}
+
+/// Memory of a request in its two states.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// While the reply is made and sent.
+    plan_bytes: u64,
+    /// While it waits.
+    waiting_bytes: u64,
+}
+
+impl Needs {
+    fn of(context: &Context) -> Needs {
+        let session = context.session().lock();
+        let (count, names) = (session.len(), session.name_bytes());
+        let (most, own) = match context {
+            Context::Incremental(_) => (count.min(MAX_INCREMENTAL_ANSWERS), 0),
+            Context::Full(_) => (count, 0),
+            // What it wants is its own.
+            Context::Sessionless(_) => (count, count * size_of::<Cached>() + names),
+        };
+        // Beside a reply in the making the few answers that it began with.
+        let answers = (most + FEW_ANSWERS) * ANSWER_BYTES + names.min(most * MAX_NAME_BYTES);
+        Needs {
+            plan_bytes: (REPLY_BYTES + answers + own) as u64,
+            waiting_bytes: (WAITING_BYTES as usize).max(count * WATCH_BYTES + own) as u64,
+        }
+    }
+}
+
+/// Leave to wait, unless as many wait as may.
+fn may_wait(request: &Request, needs: Needs) -> Option<Lease> {
+    let holder = Holder::new("waiting fetch", request.connection.id);
+    match request.broker.budgets.waiting.try_lease(needs.waiting_bytes, holder) {
+        Ok(lease) => Some(lease),
+        Err(error) => {
+            let peer = request.connection.peer;
+            let what = format_args!("a fetch of {peer} is answered at once: {error}");
+            request.broker.limit_reached(keys::MAX_WAITING_REQUESTS.name, &what);
+            None
+        }
+    }
+}
+
+fn note_limit(request: &Request, property: Option<&'static str>) {
+    let Some(property) = property else { return };
+    let (broker, peer) = (&request.broker, request.connection.peer);
+    let (slots, partitions) = broker.fetch_sessions.limits();
+    let limit = if property == keys::MAX_FETCH_SESSION_PARTITIONS.name { partitions } else { slots };
+    broker.limit_reached(property, &format_args!("{peer} gets no fetch session: {property} = {limit}"));
+}
+
+/// The answer of a session about which nothing can be found out now.
+async fn nothing_new(
+    request: &Request,
+    context: &Context,
+    terms: &Terms,
+) -> Result<Option<Reply>, ConnectionError> {
+    let response = FetchResponse {
+        throttle_time_ms: terms.throttle().as_millis() as i32,
+        session_id: context.session_id(),
+        ..FetchResponse::default()
+    };
+    Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
+}
+
 fn session_request(broker: &Broker, fetch: FetchRequest, version: i16) -> SessionRequest {
     let uses_topic_ids = version >= 13;
-    let key = |name: String, id| match uses_topic_ids {
-        true => TopicKey::Id(id),
-        false => TopicKey::Name(
-            broker.topics.by_name(&name).map_or_else(|| Arc::from(name), |t| Arc::clone(&t.name)),
-        ),
+    let mut own_names = 0;
+    let mut key = |name: String, id| match (uses_topic_ids, broker.topics.by_name(&name)) {
+        (true, _) => TopicKey::Id(id),
+        (false, Some(topic)) => TopicKey::Name(Arc::clone(&topic.name)),
+        (false, None) => {
+            own_names += 1;
+            TopicKey::Name(Arc::from(name))
+        }
     };
     let mut wanted = Vec::with_capacity(fetch.topics.iter().map(|topic| topic.partitions.len()).sum());
     for topic in fetch.topics {
@@ -116,34 +226,17 @@ fn session_request(broker: &Broker, fetch: FetchRequest, version: i16) -> Sessio
         forgotten.extend(topic.partitions.iter().map(|partition| (key.clone(), *partition)));
     }
     let (session_id, epoch) = if version >= 7 { (fetch.session_id, fetch.session_epoch) } else { (0, -1) };
-    SessionRequest { session_id, epoch, uses_topic_ids, wanted, forgotten }
+    SessionRequest { session_id, epoch, uses_topic_ids, wanted, forgotten, own_names }
 }
 
 async fn refuse(request: &Request, error: SessionError) -> Result<Option<Reply>, ConnectionError> {
     let error_code = match error {
-        SessionError::NotFound => ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
+        SessionError::NotFound | SessionError::Full => ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
         SessionError::InvalidEpoch => ErrorCode::INVALID_FETCH_SESSION_EPOCH,
         SessionError::TopicIdMode => ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR,
     };
     let response = FetchResponse { error_code, ..FetchResponse::default() };
     Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
-}
-
-fn plan_bytes(context: &Context) -> u64 {
-    let count = context.session().lock().len();
-    let most = match context {
-        Context::Incremental(_) => count.min(MAX_INCREMENTAL_ANSWERS),
-        _ => count,
-    };
-    (most as u64 + 2) * ANSWER_BYTES
-}
-
-fn parked_bytes(context: &Context) -> u64 {
-    let each = match context {
-        Context::Sessionless(_) => PARKED_PARTITION_BYTES + PARKED_WANTED_BYTES,
-        _ => PARKED_PARTITION_BYTES,
-    };
-    PARKED_BYTES + context.session().lock().len() as u64 * each
 }
 
 fn find(broker: &Broker, wanted: &Wanted) -> Result<Arc<Partition>, ErrorCode> {
@@ -213,11 +306,13 @@ struct Plan {
 impl Plan {
     fn make(broker: &Broker, context: &Context, terms: &Terms) -> Plan {
         let incremental = matches!(context, Context::Incremental(_));
-        let mut plan = Plan { answers: Vec::new(), record_bytes: 0, failed: false };
         let mut session = context.session().lock();
+        let most = if incremental { session.len().min(MAX_INCREMENTAL_ANSWERS) } else { session.len() };
+        let first = if incremental { most.min(FEW_ANSWERS) } else { most };
+        let mut plan = Plan { answers: Vec::with_capacity(first), record_bytes: 0, failed: false };
         let mut last_with_data = None;
         for (position, cached) in session.visit() {
-            if incremental && plan.answers.len() >= MAX_INCREMENTAL_ANSWERS {
+            if plan.answers.len() >= most {
                 break;
             }
             let answer = plan.ask(broker, cached, terms);
@@ -233,6 +328,9 @@ impl Plan {
                 && answer.error_code == ErrorCode::NONE
             {
                 continue;
+            }
+            if plan.answers.len() == plan.answers.capacity() {
+                plan.answers.reserve_exact(most - plan.answers.len());
             }
             plan.answers.push(answer);
         }
@@ -290,10 +388,11 @@ impl Plan {
         self,
         context: &Context,
         terms: &Terms,
+        throttle: Duration,
         head: ReplyHead,
         mut lease: Lease,
     ) -> Result<Reply, ConnectionError> {
-        {
+        if !matches!(context, Context::Sessionless(_)) {
             let mut session = context.session().lock();
             for answer in &self.answers {
                 // A partition in error is told again once it is well.
@@ -306,45 +405,49 @@ impl Plan {
         }
         let first_error = self.first_error();
         let record_bytes = self.record_bytes as usize;
-        let mut bytes = Vec::with_capacity(128 + self.answers.len() * 96);
+        let names: usize =
+            self.by_topic().filter_map(<[Answer]>::first).map(|answer| answer.topic.name_bytes()).sum();
+        let ranges = self.answers.iter().filter(|answer| answer.records.is_some()).count();
+        let mut bytes = Vec::with_capacity(64 + self.answers.len() * HEAD_BYTES + names);
         head.put(&mut bytes, 0);
-        let mut files = Vec::with_capacity(self.answers.len());
-        self.encode(&mut bytes, &mut files, terms.version, terms.read_committed, context.session_id())?;
+        let mut files = Vec::with_capacity(ranges);
+        put_i32(&mut bytes, throttle.as_millis() as i32);
+        self.encode(&mut bytes, &mut files, terms, context.session_id())?;
         let frame_bytes = (bytes.len() - 4 + record_bytes) as i32;
         bytes[..4].copy_from_slice(&frame_bytes.to_be_bytes());
         lease.shrink_to((bytes.capacity() + files.capacity() * size_of::<(usize, FileRange)>()) as u64);
         Ok(Reply::with_files(bytes, files, Some(lease), first_error))
     }
 
-    /// Writes the body without the records, and notes before which byte each file range belongs.
+    /// The answers of one topic after the other.
+    fn by_topic(&self) -> impl Iterator<Item = &[Answer]> {
+        self.answers.chunk_by(|a, b| a.topic == b.topic)
+    }
+
+    /// Writes the body behind the throttle time without the records, and notes before which byte each file range belongs.
     fn encode(
-        self,
+        mut self,
         bytes: &mut Vec<u8>,
         files: &mut Vec<(usize, FileRange)>,
-        version: i16,
-        read_committed: bool,
+        terms: &Terms,
         session_id: i32,
     ) -> Result<(), EncodeError> {
-        let flexible = ApiKey::Fetch.is_flexible(version);
-        put_i32(bytes, 0);
-        if version >= 7 {
+        let flexible = ApiKey::Fetch.is_flexible(terms.version);
+        if terms.version >= 7 {
             put_i16(bytes, ErrorCode::NONE.0);
             put_i32(bytes, session_id);
         }
-        let lengths: Vec<usize> =
-            self.answers.chunk_by(|a, b| a.topic == b.topic).map(<[Answer]>::len).collect();
-        put_array_len(bytes, flexible, Some(lengths.len()))?;
-        let mut answers = self.answers.into_iter();
-        for length in lengths {
-            for (position, answer) in answers.by_ref().take(length).enumerate() {
-                if position == 0 {
-                    match &answer.topic {
-                        TopicKey::Id(id) => put_uuid(bytes, *id),
-                        TopicKey::Name(name) => put_string(bytes, flexible, name)?,
-                    }
-                    put_array_len(bytes, flexible, Some(length))?;
-                }
-                answer.encode(bytes, files, version, flexible, read_committed)?;
+        let topics = self.by_topic().count();
+        put_array_len(bytes, flexible, Some(topics))?;
+        for answers in self.answers.chunk_by_mut(|a, b| a.topic == b.topic) {
+            match answers.first().map(|answer| &answer.topic) {
+                Some(TopicKey::Id(id)) => put_uuid(bytes, *id),
+                Some(TopicKey::Name(name)) => put_string(bytes, flexible, name)?,
+                None => continue,
+            }
+            put_array_len(bytes, flexible, Some(answers.len()))?;
+            for answer in answers {
+                answer.encode(bytes, files, terms.version, flexible, terms.read_committed)?;
             }
             if flexible {
                 put_empty_tags(bytes);
@@ -359,7 +462,7 @@ impl Plan {
 
 impl Answer {
     fn encode(
-        self,
+        &mut self,
         bytes: &mut Vec<u8>,
         files: &mut Vec<(usize, FileRange)>,
         version: i16,
@@ -379,7 +482,7 @@ impl Answer {
             put_i32(bytes, NO_PREFERRED_REPLICA);
         }
         put_bytes_len(bytes, flexible, Some(self.record_bytes() as usize))?;
-        files.extend(self.records.map(|range| (bytes.len(), range)));
+        files.extend(self.records.take().map(|range| (bytes.len(), range)));
         if flexible {
             put_empty_tags(bytes);
         }

@@ -1,7 +1,7 @@
 //! Metadata: brokers, topics and partitions, and the creation of topics on demand.
 //!
-//! Method: the reply is encoded topic by topic from an immutable image, once to count and once to write, so that a
-//! cluster of any size costs its encoded bytes, which are leased, and one topic's values.
+//! Method: the reply is encoded topic by topic from an immutable image, once to count and once while it is sent, so that
+//! a cluster of any size costs a window and one partition's values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use weir_protocol::messages::k03_metadata::{
 };
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
-    EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i16, put_i32, put_nullable_string,
+    EncodeError, Sink, put_array_len, put_bool, put_empty_tags, put_i16, put_i32, put_nullable_string,
+    put_string, put_uuid,
 };
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
-use crate::request::{Reply, Request};
+use crate::request::{Part, Reply, Request, Shared};
 use crate::topics::is_internal;
 
 /// What "not asked for" looks like in a field of authorized operations.
@@ -29,104 +30,114 @@ pub(crate) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// All operations on the cluster.
 pub(crate) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
-/// One topic of the reply.
-enum Entry {
-    Found(Arc<TopicImage>),
-    Missing { name: Option<String>, id: Uuid, error_code: ErrorCode },
-}
+/// Topics that are created on demand at once.
+const CREATED_AT_ONCE: usize = 64;
+/// Memory of one of them while it is created.
+const CREATION_BYTES: usize = 2048;
 
 /// Answers one metadata request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let broker = Arc::clone(&request.broker);
     let version = request.version;
     let asked = request.decode(MetadataRequest::decode)?;
+    let asked = request.share(asked);
     let all = match &asked.topics {
         None => true,
         Some(topics) => version == 0 && topics.is_empty(),
     };
+    let body = Body {
+        broker: Arc::clone(&broker),
+        listener: request.connection.listener,
+        version,
+        asked: asked.clone(),
+    };
     if all {
         let image = broker.image();
-        let body = Body { broker: &broker, request: &request, asked: &asked, image: &image };
-        return Ok(Some(request.reply(|w| body.encode_all(w)).await?));
+        let count = image.topics().len();
+        let lease = request.lease_some(count * size_of::<Arc<TopicImage>>()).await?;
+        let mut topics = Vec::with_capacity(count);
+        topics.extend(image.topics().iter().cloned());
+        let encode = move |part, w: &mut dyn Sink| {
+            let _held_with_the_topics = &lease;
+            match part {
+                Part::Head => body.head(w, topics.len()),
+                Part::Item(index) => topics.get(index).map_or(Ok(()), |topic| body.topic(w, topic)),
+                Part::Tail => body.tail(w),
+            }
+        };
+        return Ok(Some(request.reply_in_parts(count, 0, encode).await?));
     }
-    let names = asked.topics.as_deref().unwrap_or_default();
+    let count = asked.topics.as_ref().map_or(0, Vec::len);
     if asked.allow_auto_topic_creation || version < 4 {
-        create_missing(&broker, names).await;
+        create_missing(&request, asked.topics.as_deref().unwrap_or_default()).await?;
     }
     let image = broker.image();
-    let entries: Vec<Entry> = names.iter().map(|topic| find(&image, topic)).collect();
-    let body = Body { broker: &broker, request: &request, asked: &asked, image: &image };
-    Ok(Some(request.reply(|w| body.encode_some(w, &entries)).await?))
-}
-
-fn find(image: &MetadataImage, asked: &MetadataRequestTopic) -> Entry {
-    let missing = |error_code| Entry::Missing { name: asked.name.clone(), id: asked.topic_id, error_code };
-    match &asked.name {
-        // Clients that ask by id leave the name null or empty.
-        Some(name) if asked.topic_id.is_zero() => match image.topics().by_name(name) {
-            Some(topic) => Entry::Found(Arc::clone(topic)),
-            None if validate_topic_name(name).is_ok() => missing(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            None => missing(ErrorCode::INVALID_TOPIC_EXCEPTION),
+    let encode = move |part, w: &mut dyn Sink| match part {
+        Part::Head => body.head(w, count),
+        Part::Item(index) => match asked.topics.as_ref().and_then(|topics| topics.get(index)) {
+            Some(asked) => body.asked_topic(w, &image, asked),
+            None => Ok(()),
         },
-        _ => match image.topics().by_id(asked.topic_id) {
-            Some(topic) => Entry::Found(Arc::clone(topic)),
-            None => {
-                Entry::Missing { name: None, id: asked.topic_id, error_code: ErrorCode::UNKNOWN_TOPIC_ID }
-            }
-        },
-    }
+        Part::Tail => body.tail(w),
+    };
+    Ok(Some(request.reply_in_parts(count, 0, encode).await?))
 }
 
 /// Creates the named topics that do not exist, where the broker may. What fails stays unknown in the reply.
-async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) {
+async fn create_missing(request: &Request, asked: &[MetadataRequestTopic]) -> Result<(), ConnectionError> {
+    let broker = &request.broker;
     if !broker.auto_creates_topics() {
-        return;
+        return Ok(());
     }
-    let image = broker.image();
-    let missing: BTreeSet<String> = asked
-        .iter()
-        .filter(|topic| topic.topic_id.is_zero())
-        .filter_map(|topic| topic.name.as_deref())
-        .filter(|name| image.topics().by_name(name).is_none() && validate_topic_name(name).is_ok())
-        .map(str::to_string)
-        .collect();
-    if !missing.is_empty() {
-        broker.create_topics_on_demand(missing).await;
+    let mut rest = asked;
+    while !rest.is_empty() {
+        let _work = request.lease_some(rest.len().min(CREATED_AT_ONCE) * CREATION_BYTES).await?;
+        let (missing, later) = some_missing(&broker.image(), rest);
+        rest = later;
+        if !missing.is_empty() {
+            broker.create_topics_on_demand(missing).await;
+        }
     }
+    Ok(())
 }
 
-struct Body<'a> {
-    broker: &'a Broker,
-    request: &'a Request,
-    asked: &'a MetadataRequest,
-    image: &'a MetadataImage,
+/// Some names that no topic has and one may have, and what is behind them.
+fn some_missing<'a>(
+    image: &MetadataImage,
+    asked: &'a [MetadataRequestTopic],
+) -> (BTreeSet<String>, &'a [MetadataRequestTopic]) {
+    let mut missing = BTreeSet::new();
+    for (index, topic) in asked.iter().enumerate() {
+        let Some(name) = topic.name.as_deref().filter(|_| topic.topic_id.is_zero()) else { continue };
+        if image.topics().by_name(name).is_none() && validate_topic_name(name).is_ok() {
+            missing.insert(name.to_string());
+        }
+        if missing.len() == CREATED_AT_ONCE {
+            return (missing, asked.get(index + 1..).unwrap_or_default());
+        }
+    }
+    (missing, &[])
 }
 
-impl Body<'_> {
-    fn encode_all(&self, w: &mut dyn Sink) -> Result<(), EncodeError> {
-        self.encode(w, self.image.topics().len(), &mut |w| {
-            self.image.topics().iter().try_for_each(|topic| self.topic(topic).encode(w, self.request.version))
-        })
+/// What the parts of a reply are made from.
+struct Body {
+    broker: Arc<Broker>,
+    listener: usize,
+    version: i16,
+    asked: Shared<MetadataRequest>,
+}
+
+impl Body {
+    fn is_flexible(&self) -> bool {
+        ApiKey::Metadata.is_flexible(self.version)
     }
 
-    fn encode_some(&self, w: &mut dyn Sink, entries: &[Entry]) -> Result<(), EncodeError> {
-        self.encode(w, entries.len(), &mut |w| {
-            entries.iter().try_for_each(|entry| self.entry(entry).encode(w, self.request.version))
-        })
-    }
-
-    fn encode(
-        &self,
-        w: &mut dyn Sink,
-        topic_count: usize,
-        topics: &mut dyn FnMut(&mut dyn Sink) -> Result<(), EncodeError>,
-    ) -> Result<(), EncodeError> {
-        let version = self.request.version;
-        let flexible = ApiKey::Metadata.is_flexible(version);
+    fn head(&self, w: &mut dyn Sink, topic_count: usize) -> Result<(), EncodeError> {
+        let (version, flexible) = (self.version, self.is_flexible());
         if version >= 3 {
             put_i32(w, 0);
         }
-        let (host, port) = self.broker.advertised(self.request.connection.listener);
+        let (host, port) = self.broker.advertised(self.listener);
         put_array_len(w, flexible, Some(1))?;
         MetadataResponseBroker {
             node_id: self.broker.node_id,
@@ -142,62 +153,88 @@ impl Body<'_> {
         if version >= 1 {
             put_i32(w, self.broker.node_id);
         }
-        put_array_len(w, flexible, Some(topic_count))?;
-        topics(w)?;
-        if (8..=10).contains(&version) {
+        put_array_len(w, flexible, Some(topic_count))
+    }
+
+    fn tail(&self, w: &mut dyn Sink) -> Result<(), EncodeError> {
+        if (8..=10).contains(&self.version) {
             let asked = self.asked.include_cluster_authorized_operations;
             put_i32(w, if asked { CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED });
         }
-        if version >= 13 {
+        if self.version >= 13 {
             put_i16(w, ErrorCode::NONE.0);
         }
-        if flexible {
+        if self.is_flexible() {
             put_empty_tags(w);
         }
         Ok(())
     }
 
-    fn entry(&self, entry: &Entry) -> MetadataResponseTopic {
-        match entry {
-            Entry::Found(topic) => self.topic(topic),
-            Entry::Missing { name, id, error_code } => MetadataResponseTopic {
-                error_code: *error_code,
-                // Before version 12 the name may not be null.
-                name: if self.request.version < 12 {
-                    Some(name.clone().unwrap_or_default())
-                } else {
-                    name.clone()
-                },
-                topic_id: *id,
-                topic_authorized_operations: OPERATIONS_NOT_ASKED,
-                ..MetadataResponseTopic::default()
+    fn asked_topic(
+        &self,
+        w: &mut dyn Sink,
+        image: &MetadataImage,
+        asked: &MetadataRequestTopic,
+    ) -> Result<(), EncodeError> {
+        let (name, error_code) = match &asked.name {
+            // Clients that ask by id leave the name null or empty.
+            Some(name) if asked.topic_id.is_zero() => match image.topics().by_name(name) {
+                Some(topic) => return self.topic(w, topic),
+                None if validate_topic_name(name).is_ok() => {
+                    (Some(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+                }
+                None => (Some(name), ErrorCode::INVALID_TOPIC_EXCEPTION),
             },
-        }
-    }
-
-    fn topic(&self, topic: &TopicImage) -> MetadataResponseTopic {
-        let partition = |partition: &weir_metadata::image::Partition| MetadataResponsePartition {
-            error_code: match partition.leader {
-                leader if leader >= 0 => ErrorCode::NONE,
-                _ => ErrorCode::LEADER_NOT_AVAILABLE,
+            _ => match image.topics().by_id(asked.topic_id) {
+                Some(topic) => return self.topic(w, topic),
+                None => (None, ErrorCode::UNKNOWN_TOPIC_ID),
             },
-            partition_index: partition.partition_id,
-            leader_id: partition.leader,
-            leader_epoch: partition.leader_epoch,
-            replica_nodes: partition.replicas.to_vec(),
-            isr_nodes: partition.isr.to_vec(),
-            ..MetadataResponsePartition::default()
         };
         MetadataResponseTopic {
-            name: Some(topic.name().to_string()),
-            topic_id: topic.id(),
-            is_internal: is_internal(topic.name()),
-            partitions: topic.partitions().iter().map(partition).collect(),
-            topic_authorized_operations: match self.asked.include_topic_authorized_operations {
-                true => TOPIC_OPERATIONS,
-                false => OPERATIONS_NOT_ASKED,
-            },
+            error_code,
+            // Before version 12 the name may not be null.
+            name: if self.version < 12 { Some(name.cloned().unwrap_or_default()) } else { name.cloned() },
+            topic_id: asked.topic_id,
+            topic_authorized_operations: OPERATIONS_NOT_ASKED,
             ..MetadataResponseTopic::default()
         }
+        .encode(w, self.version)
+    }
+
+    /// Writes a topic, one partition's values at a time.
+    fn topic(&self, w: &mut dyn Sink, topic: &TopicImage) -> Result<(), EncodeError> {
+        let (version, flexible) = (self.version, self.is_flexible());
+        w.put_error(ErrorCode::NONE.0);
+        put_string(w, flexible, topic.name())?;
+        if version >= 10 {
+            put_uuid(w, topic.id());
+        }
+        if version >= 1 {
+            put_bool(w, is_internal(topic.name()));
+        }
+        put_array_len(w, flexible, Some(topic.partitions().len()))?;
+        for partition in topic.partitions() {
+            MetadataResponsePartition {
+                error_code: match partition.leader {
+                    leader if leader >= 0 => ErrorCode::NONE,
+                    _ => ErrorCode::LEADER_NOT_AVAILABLE,
+                },
+                partition_index: partition.partition_id,
+                leader_id: partition.leader,
+                leader_epoch: partition.leader_epoch,
+                replica_nodes: partition.replicas.to_vec(),
+                isr_nodes: partition.isr.to_vec(),
+                ..MetadataResponsePartition::default()
+            }
+            .encode(w, version)?;
+        }
+        if version >= 8 {
+            let asked = self.asked.include_topic_authorized_operations;
+            put_i32(w, if asked { TOPIC_OPERATIONS } else { OPERATIONS_NOT_ASKED });
+        }
+        if flexible {
+            put_empty_tags(w);
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! DeleteTopics, by name or by id.
 
-use std::sync::Arc;
-
 use weir_protocol::messages::k20_delete_topics::{
     DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse,
 };
@@ -11,11 +9,19 @@ use crate::connection::ConnectionError;
 use crate::errors::controller_code;
 use crate::request::{Reply, Request};
 
+/// A topic of a request: told apart from the others, as a record and as a result.
+const TOPIC_BYTES: usize = 768;
+
 /// Deletes the topics and answers once nobody is served from them any more.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
-    let asked = Arc::new(request.decode(DeleteTopicsRequest::decode)?);
+    let asked = request.decode(DeleteTopicsRequest::decode)?;
+    let names = asked.topic_names.iter().chain(asked.topics.iter().filter_map(|topic| topic.name.as_ref()));
+    let names: usize = names.map(|name| 2 * name.len()).sum();
+    let count = asked.topic_names.len() + asked.topics.len();
+    request.lease_more(count.saturating_mul(TOPIC_BYTES) + names).await?;
+    let asked = request.share(asked);
     let version = request.version;
-    let for_controller = Arc::clone(&asked);
+    let for_controller = asked.clone();
     let deleted = request
         .broker
         .controller

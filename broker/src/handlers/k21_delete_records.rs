@@ -21,6 +21,8 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
     request.lease_more(partitions.saturating_mul(size_of::<DeleteRecordsPartitionResult>())).await?;
     let broker = Arc::clone(&request.broker);
+    // The thread may work on when the connection is gone.
+    let asked = request.share(asked);
     let response = tokio::task::spawn_blocking(move || delete(&broker, &asked)).await;
     // A panic in there ends this connection, as it would have without the thread.
     let response = response.map_err(std::io::Error::other)?;

@@ -1,7 +1,7 @@
 //! DescribeConfigs for topics, brokers, broker loggers, client-metrics subscriptions and groups.
 //!
-//! Method: each resource is described while it is encoded, once to count and once to write, so that a request for all
-//! topics costs its encoded bytes, which are leased, and one resource's values.
+//! Method: each resource is described while it is encoded, once to count and once while it is sent, so that a request for
+//! all topics costs a window and one resource's values.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ const STRING_TYPE: i8 = 2;
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(DescribeConfigsRequest::decode)?;
     let has_broker = asked.resources.iter().any(|resource| resource.resource_type == resource_type::BROKER);
-    request.lease_more(if has_broker { BROKER_BYTES } else { OTHER_BYTES }).await?;
+    let work_bytes = if has_broker { BROKER_BYTES } else { OTHER_BYTES };
+    let asked = request.share(asked);
     let version = request.version;
     let flexible = ApiKey::DescribeConfigs.is_flexible(version);
     let describer = Describer {
@@ -47,7 +48,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         documentation: asked.include_documentation && version >= 3,
     };
     let reply = request
-        .reply_in_parts(asked.resources.len(), |part, w| match part {
+        .reply_in_parts(asked.resources.len(), work_bytes, move |part, w| match part {
             Part::Head => {
                 put_i32(w, 0);
                 put_array_len(w, flexible, Some(asked.resources.len()))

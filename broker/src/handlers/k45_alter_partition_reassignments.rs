@@ -8,9 +8,15 @@ use crate::connection::ConnectionError;
 use crate::errors::controller_code;
 use crate::request::{Reply, Request};
 
+/// A partition of a request: as a record and as a result with its message.
+const PARTITION_BYTES: usize = 768;
+
 /// Answers once the replicas are those asked for.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(AlterPartitionReassignmentsRequest::decode)?;
+    let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
+    request.lease_more((asked.topics.len() + partitions).saturating_mul(PARTITION_BYTES)).await?;
+    let asked = request.share(asked);
     let allows = asked.allow_replication_factor_change;
     let altered = request
         .broker

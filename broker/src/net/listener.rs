@@ -3,12 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
+use weir_metadata::properties::{Key, keys};
 
-use super::registry::Refused;
 use crate::broker::Broker;
 use crate::connection;
 
@@ -64,7 +64,14 @@ pub(crate) async fn accept_all(
 ) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => accept(&broker, stream, peer, index, options),
+            Ok((stream, peer)) => {
+                while let Some(pause) = broker.registry.pause(Instant::now()) {
+                    // Those behind it wait in the kernel.
+                    note_rate(&broker, peer);
+                    tokio::time::sleep(pause).await;
+                }
+                accept(&broker, stream, peer, index, options);
+            }
             Err(error) => {
                 if let Some(unsaid) = broker.complaints.allow() {
                     tracing::error!(listener = broker.listener_name(index), unsaid, "cannot accept: {error}");
@@ -76,19 +83,19 @@ pub(crate) async fn accept_all(
     }
 }
 
+fn note_rate(broker: &Broker, peer: SocketAddr) {
+    const RATE: Key<i32> = keys::MAX_CONNECTION_CREATION_RATE;
+    let rate = broker.config.load().get(RATE);
+    let what = format_args!("{peer} waits: {rate} connections were accepted in this second");
+    broker.limit_reached(RATE.name, &what);
+}
+
 fn accept(broker: &Arc<Broker>, stream: TcpStream, peer: SocketAddr, index: usize, options: SocketOptions) {
     let registered = match broker.registry.register(peer, index) {
         Ok(registered) => registered,
         Err(refused) => {
-            let (property, limit) = match refused {
-                Refused::InAll(limit) => ("max.connections", limit),
-                Refused::PerAddress(limit) => ("max.connections.per.ip", limit),
-            };
             broker.metrics.refused_connection();
-            broker.metrics.limit_reached(property);
-            if let Some(unsaid) = broker.complaints.allow() {
-                tracing::warn!(%peer, unsaid, "refused a connection: {property} = {limit} is reached");
-            }
+            broker.limit_reached(refused.property(), &format_args!("refused {peer}: {refused}"));
             return;
         }
     };

@@ -265,7 +265,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::net::registry::Registry;
+    use crate::net::registry::{ConnectionLimits, Registry};
 
     #[test]
     fn a_peer_that_sends_without_a_pause_is_read_to_its_end_and_leaves_turns_to_others() {
@@ -290,7 +290,8 @@ mod tests {
             stream
         });
         let (stream, peer) = listener.accept().await.unwrap();
-        let registered = Registry::new(1, 1).register(peer, 0).unwrap();
+        let limits = ConnectionLimits { in_all: 1, per_address: 1, ..ConnectionLimits::default() };
+        let registered = Registry::new(limits).register(peer, 0).unwrap();
         let windows = Budget::root("windows", 64 * CHUNK_BYTES as u64);
         let mut receiver =
             Receiver::new(stream, Arc::clone(&registered.state), windows.clone(), ChunkPool::new());

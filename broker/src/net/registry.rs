@@ -1,5 +1,5 @@
-//! Every open connection: who it is, when it last moved, whether it holds leased memory; limits in all and per
-//! address; and the reaper that cuts off idle ones and, while somebody waits for memory, stalled ones.
+//! Every open connection: who it is, when it last moved, whether it holds leased memory; limits in all, per address and
+//! in a second; and the reaper that cuts off idle ones and, while somebody waits for memory, stalled ones.
 //!
 //! Invariant: a connection is counted from before its task starts until after its last byte of state is dropped.
 
@@ -9,9 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
 use weir_budget::Budget;
+
+use crate::broker::Broker;
+
+/// Connections for which the tables keep room.
+const KEPT_ENTRIES: usize = 1024;
 
 /// What the reaper looks at; one per connection, shared with its task.
 #[derive(Debug)]
@@ -101,12 +106,44 @@ impl Drop for HoldGuard {
 }
 
 /// Why a connection was refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// `max.connections` is reached.
+    /// As many are open as may be in all.
+    #[error("max.connections = {0}")]
     InAll(u32),
-    /// `max.connections.per.ip` is reached.
+    /// As many are open from this address as may be.
+    #[error("max.connections.per.ip or its overrides = {0}")]
     PerAddress(u32),
+}
+
+impl Refused {
+    /// The property that sets the limit.
+    pub(crate) fn property(&self) -> &'static str {
+        match self {
+            Refused::InAll(_) => "max.connections",
+            Refused::PerAddress(_) => "max.connections.per.ip",
+        }
+    }
+}
+
+/// What limits new connections; replaced as a whole when a property changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionLimits {
+    /// `max.connections`, at most what the plan charges.
+    pub(crate) in_all: u32,
+    /// `max.connections.per.ip`.
+    pub(crate) per_address: u32,
+    /// `max.connections.per.ip.overrides`.
+    pub(crate) overrides: HashMap<IpAddr, u32>,
+    /// `max.connection.creation.rate`, in a second.
+    pub(crate) rate: u32,
+}
+
+/// The connections that may still be accepted in this second.
+#[derive(Debug)]
+struct Allowance {
+    since: Instant,
+    accepted: u32,
 }
 
 #[derive(Debug)]
@@ -126,8 +163,8 @@ struct Open {
 pub(crate) struct Registry {
     clock: Instant,
     next_id: AtomicU64,
-    max_connections: AtomicU32,
-    max_per_address: AtomicU32,
+    limits: RwLock<ConnectionLimits>,
+    allowance: Mutex<Allowance>,
     open: Mutex<Open>,
     stalled: AtomicU64,
     idled: AtomicU64,
@@ -142,17 +179,37 @@ pub(crate) struct Registered {
 }
 
 impl Registry {
-    /// An empty registry with its two limits.
-    pub(crate) fn new(max_connections: u32, max_per_address: u32) -> Arc<Self> {
+    /// An empty registry with its limits.
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Registry {
             clock: Instant::now(),
             next_id: AtomicU64::new(1),
-            max_connections: AtomicU32::new(max_connections),
-            max_per_address: AtomicU32::new(max_per_address),
+            limits: RwLock::new(limits),
+            allowance: Mutex::new(Allowance { since: Instant::now(), accepted: 0 }),
             open: Mutex::new(Open::default()),
             stalled: AtomicU64::new(0),
             idled: AtomicU64::new(0),
         })
+    }
+
+    /// Other limits hold for new connections from now on; those that are open stay.
+    pub(crate) fn set_limits(&self, limits: ConnectionLimits) {
+        *self.limits.write() = limits;
+    }
+
+    /// How long the next connection must wait so that no more than the rate are accepted in a second.
+    pub(crate) fn pause(&self, now: Instant) -> Option<Duration> {
+        const SECOND: Duration = Duration::from_secs(1);
+        let rate = self.limits.read().rate;
+        let mut allowance = self.allowance.lock();
+        if now.duration_since(allowance.since) >= SECOND {
+            *allowance = Allowance { since: now, accepted: 0 };
+        }
+        if allowance.accepted >= rate {
+            return Some(SECOND.saturating_sub(now.duration_since(allowance.since)));
+        }
+        allowance.accepted += 1;
+        None
     }
 
     /// Counts a new connection in, unless a limit is reached.
@@ -161,17 +218,20 @@ impl Registry {
         peer: SocketAddr,
         listener: usize,
     ) -> Result<Registered, Refused> {
+        let address = peer.ip().to_canonical();
+        let limits = self.limits.read();
+        let (in_all, per_address) =
+            (limits.in_all, limits.overrides.get(&address).copied().unwrap_or(limits.per_address));
+        drop(limits);
         let mut open = self.open.lock();
-        let max = self.max_connections.load(Ordering::Relaxed);
-        if open.entries.len() >= max as usize {
-            return Err(Refused::InAll(max));
+        if open.entries.len() >= in_all as usize {
+            return Err(Refused::InAll(in_all));
         }
-        let max = self.max_per_address.load(Ordering::Relaxed);
-        let count = open.per_address.entry(peer.ip()).or_insert(0);
-        if *count >= max {
-            return Err(Refused::PerAddress(max));
+        // Looked at before an entry is made: an address without connections leaves nothing behind.
+        if open.per_address.get(&address).copied().unwrap_or(0) >= per_address {
+            return Err(Refused::PerAddress(per_address));
         }
-        *count += 1;
+        *open.per_address.entry(address).or_insert(0) += 1;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(ConnectionState {
             id,
@@ -205,7 +265,7 @@ impl Registry {
 
     /// Most connections open at once.
     pub(crate) fn limit(&self) -> u32 {
-        self.max_connections.load(Ordering::Relaxed)
+        self.limits.read().in_all
     }
 
     /// Open connections of each of the first `listeners` listeners.
@@ -233,8 +293,9 @@ impl Registry {
         }
     }
 
-    /// One pass of the reaper. `waited_for` tells for each [`Holding`] whether somebody waits for that budget.
-    pub(crate) fn reap(&self, max_idle: Duration, stall_timeout: Duration, budgets: [&Budget; 3]) {
+    /// One pass of the reaper over the connections of `broker`. The budgets are in the order of [`Holding`].
+    pub(crate) fn reap(&self, broker: &Broker, max_idle: Duration, stall_timeout: Duration) {
+        let budgets = [&broker.budgets.receive, &broker.budgets.control, &broker.budgets.fetch];
         let waited_for = budgets.map(Budget::has_waiters);
         let now = self.clock.elapsed().as_millis() as u64;
         let open = self.open.lock();
@@ -251,16 +312,22 @@ impl Registry {
             task.abort();
             if stalled {
                 self.stalled.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(
-                    connection = state.id, peer = %state.peer, budget = budgets[holding].name(),
-                    "cut off a peer that made no progress for receive.stall.timeout.ms = {} ms while others wait \
-                     for the memory it holds", stall_timeout.as_millis(),
+                let (peer, budget) = (state.peer, budgets.get(holding).map_or("", |budget| budget.name()));
+                let waited = stall_timeout.as_millis();
+                broker.limit_reached(
+                    "receive.stall.timeout.ms",
+                    &format_args!(
+                        "cut off {peer}, connection {}, which made no progress for {waited} ms while others wait for \
+                         the memory of {budget} that it holds",
+                        state.id
+                    ),
                 );
             } else {
                 self.idled.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(
-                    connection = state.id, peer = %state.peer,
-                    "closed a connection that was idle for connections.max.idle.ms = {} ms", max_idle.as_millis(),
+                let (peer, waited) = (state.peer, max_idle.as_millis());
+                broker.limit_reached(
+                    "connections.max.idle.ms",
+                    &format_args!("closed {peer}, connection {}, which was idle for {waited} ms", state.id),
                 );
             }
         }
@@ -271,7 +338,13 @@ impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = self.registry.open.lock();
         open.entries.remove(&self.state.id);
-        let address = self.state.peer.ip();
+        // A table keeps its room while there are many; after a flood it is given back.
+        if open.entries.capacity() > KEPT_ENTRIES && open.entries.len() < open.entries.capacity() / 8 {
+            let keep = (2 * open.entries.len()).max(KEPT_ENTRIES / 2);
+            open.entries.shrink_to(keep);
+            open.per_address.shrink_to(keep);
+        }
+        let address = self.state.peer.ip().to_canonical();
         if let Some(count) = open.per_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
@@ -291,7 +364,8 @@ mod tests {
 
     #[test]
     fn limits_in_all_and_per_address_are_reached_and_freed_again() {
-        let registry = Registry::new(3, 2);
+        let registry =
+            Registry::new(ConnectionLimits { in_all: 3, per_address: 2, ..ConnectionLimits::default() });
         let a = registry.register(peer(1), 0).unwrap();
         let _b = registry.register(peer(1), 0).unwrap();
         assert_eq!(registry.register(peer(1), 0).unwrap_err(), Refused::PerAddress(2));
@@ -300,5 +374,27 @@ mod tests {
         drop(a);
         assert_eq!(registry.count(), 2);
         registry.register(peer(1), 0).unwrap();
+    }
+
+    #[test]
+    fn addresses_have_exceptions_and_refused_ones_leave_nothing_behind() {
+        let overrides = HashMap::from([(peer(9).ip(), 1)]);
+        let limits = ConnectionLimits { in_all: 10, per_address: 0, overrides, rate: 1 };
+        let registry = Registry::new(limits);
+        for last in 0..8 {
+            assert_eq!(registry.register(peer(last), 0).unwrap_err(), Refused::PerAddress(0));
+        }
+        assert_eq!(registry.open.lock().per_address.len(), 0);
+        let _one = registry.register(peer(9), 0).unwrap();
+        assert_eq!(registry.register(peer(9), 0).unwrap_err(), Refused::PerAddress(1));
+    }
+
+    #[test]
+    fn no_more_than_the_rate_are_accepted_in_a_second() {
+        let registry = Registry::new(ConnectionLimits { rate: 2, ..ConnectionLimits::default() });
+        let now = Instant::now() + Duration::from_secs(2);
+        assert_eq!((registry.pause(now), registry.pause(now)), (None, None));
+        assert_eq!(registry.pause(now), Some(Duration::from_secs(1)));
+        assert_eq!(registry.pause(now + Duration::from_secs(1)), None);
     }
 }

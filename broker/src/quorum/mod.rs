@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use weir_metadata::VersionedRecord;
-use weir_metadata::controller::{Controller, ControllerResult};
+use weir_metadata::controller::{Controller, ControllerResult, LimitReached};
 use weir_metadata::image::MetadataImage;
 use weir_metadata::properties::BrokerConfig;
 
@@ -35,7 +35,8 @@ pub(crate) enum ControllerError {
 }
 
 type Done = Box<dyn FnOnce(Result<(), ControllerError>) + Send>;
-type Decide = Box<dyn FnOnce(&MetadataImage, &BrokerConfig) -> (Vec<VersionedRecord>, Done) + Send>;
+type Decided = (Vec<VersionedRecord>, Vec<LimitReached>, Done);
+type Decide = Box<dyn FnOnce(&MetadataImage, &BrokerConfig) -> Decided + Send>;
 
 enum Job {
     Decide(Decide),
@@ -64,12 +65,12 @@ impl ControllerHandle {
     ) -> Result<R, ControllerError> {
         let (sender, receiver) = oneshot::channel();
         let job: Decide = Box::new(move |image, config| {
-            let ControllerResult { records, reply, .. } = decide(Controller::new(image, config));
+            let ControllerResult { records, reply, limits, .. } = decide(Controller::new(image, config));
             let done: Done = Box::new(move |outcome| {
                 // Nobody listens any more when the client has gone; the records stand all the same.
                 let _ = sender.send(outcome.map(|()| reply));
             });
-            (records, done)
+            (records, limits, done)
         });
         self.0.send(Job::Decide(job)).await.map_err(|_| ControllerError::Stopping)?;
         receiver.await.map_err(|_| ControllerError::Stopping)?
@@ -99,6 +100,8 @@ pub(crate) trait Publisher: Send {
     fn config(&self) -> Arc<BrokerConfig>;
     /// Makes the server follow the metadata from `old` to `new`.
     fn publish(&mut self, old: &MetadataImage, new: &MetadataImage);
+    /// Hears that a limit refused a part of a command.
+    fn limit_reached(&self, limit: &LimitReached);
     /// The wall clock in milliseconds.
     fn now_ms(&self) -> i64;
 }
@@ -116,11 +119,15 @@ pub(crate) fn run(
         match job {
             Job::Decide(decide) => {
                 let before = log.image().clone();
-                let (records, done) = decide(&before, &publisher.config());
+                let (records, limits, done) = decide(&before, &publisher.config());
+                limits.iter().for_each(|limit| publisher.limit_reached(limit));
                 let outcome = log.append(&records, publisher.now_ms());
+                let count = records.len();
+                // Gone before what they make is made: a partition's records and its log share the partition's charge.
+                drop(records);
                 if let Err(error) = &outcome {
-                    tracing::error!("cannot append {} metadata records: {error}", records.len());
-                } else if !records.is_empty() {
+                    tracing::error!("cannot append {count} metadata records: {error}");
+                } else if count > 0 {
                     publisher.publish(&before, log.image());
                 }
                 done(outcome.map_err(|error| ControllerError::Log(error.to_string())));

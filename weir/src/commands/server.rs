@@ -12,11 +12,6 @@ use crate::logging::LogOptions;
 /// Linux's number of the signal that a write beyond the file size limit raises; its default ends the process.
 const SIGXFSZ: i32 = 25;
 
-/// Tasks that a thread of the runtime runs before it looks at the sockets again. A task may hold its thread for about a
-/// millisecond, the time that a batch of 1 MiB takes into the page cache: after so many of them a small request should
-/// not have waited longer than a few milliseconds. The runtime's own default is 61.
-const EVENT_INTERVAL: u32 = 5;
-
 /// Arguments that name a server's properties.
 #[derive(Debug, Args)]
 pub(crate) struct PropertyArguments {
@@ -72,11 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             NoteLevel::Warning => tracing::warn!(property = note.property, "{}", note.text),
         }
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .event_interval(EVENT_INTERVAL)
-        .enable_all()
-        .build()
-        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
+    let runtime =
+        weir_broker::runtime(&layout).map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(async {
         let mut signals =
             Signals::install().map_err(|error| format!("cannot install signal handlers: {error}"))?;
