@@ -13,14 +13,15 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use weir_budget::{Budget, ChunkChain, Holder, Lease};
+use weir_budget::{Budget, BudgetError, ChunkChain, Holder, Lease};
 use weir_metadata::properties::{CompressionType, TimestampType};
 use weir_protocol::messages::k00_produce::{BatchIndexAndErrorMessage, PartitionProduceResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::{
     BatchError, BatchErrorKind, BatchHeader, BatchSummary, BatchValidator, Codec, Compression,
     HEADER_SIZE_BYTES, InflateLimits, Origin, Scratch, TimestampType as RecordTimestampType, ValidateOptions,
-    compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress, working_memory_bytes,
+    compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress, recompress_renumbered,
+    working_memory_bytes,
 };
 use weir_protocol::wire::{
     EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i32, put_string, put_uuid,
@@ -158,7 +159,10 @@ async fn one_batch(
     };
     let codec = header.compression().unwrap_or(Codec::None);
     let recode = recoding(settings.config.compression_type, codec);
-    let work = Work { broker, partition: &partition, options: &options, recode };
+    let holder = Holder::new("produce batch", frame.receiver().state.id);
+    let max_message_bytes = settings.config.max_message_bytes.max(0) as usize;
+    let work =
+        Work { broker, partition: &partition, options: &options, codec, recode, max_message_bytes, holder };
 
     let in_place = codec == Codec::None && recode.is_none();
     if in_place && let Some(bytes) = frame.arrived(length) {
@@ -181,11 +185,10 @@ async fn one_batch(
                 .unwrap_or_else(|_| max_working_memory_bytes(codec, body_bytes, &limits))
         }
     };
-    let recode_capacity = recode.map_or(0, |_| settings.config.max_message_bytes.max(0) as usize);
+    let recode_capacity = recode.map_or(0, |_| max_message_bytes);
     let recode_bytes =
         recode.map_or(0, |to| compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(recode_capacity));
     let chain_bytes = ChunkChain::lease_bytes(body_bytes);
-    let holder = Holder::new("produce batch", frame.receiver().state.id);
     let leased =
         broker.budgets.receive.lease(chain_bytes + inflate_bytes as u64 + recode_bytes, holder).await;
     let mut lease = match leased {
@@ -283,7 +286,11 @@ struct Work<'a> {
     broker: &'a Broker,
     partition: &'a Partition,
     options: &'a ValidateOptions,
+    /// The codec that the batch came in.
+    codec: Codec,
     recode: Option<Compression>,
+    max_message_bytes: usize,
+    holder: Holder,
 }
 
 impl Work<'_> {
@@ -306,6 +313,9 @@ impl Work<'_> {
         match (self.recode, work_lease) {
             (Some(to), Some((lease, capacity))) => {
                 self.append_recoded(header, body, &summary, to, lease, capacity)
+            }
+            (None, Some((lease, _))) if summary.offset_deltas_differ => {
+                self.append_renumbered(header, body, &summary, lease)
             }
             _ => self.append(self.stamped(header, &summary), body, &summary, true),
         }
@@ -362,6 +372,26 @@ impl Work<'_> {
         }
     }
 
+    /// Some clients leave the offset deltas of compressed batches to the broker. How much memory that takes is known
+    /// too late to be waited for: the batch is held already.
+    fn append_renumbered(
+        &self,
+        header: BatchHeader,
+        body: &[IoSlice<'_>],
+        summary: &BatchSummary,
+        inflate_lease: Lease,
+    ) -> Answer {
+        let to = Compression::from(self.codec);
+        let bytes = compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(self.max_message_bytes);
+        let answer = match self.broker.budgets.receive.try_lease(bytes, self.holder) {
+            Ok(lease) => self.append_recoded(header, body, summary, to, lease, self.max_message_bytes),
+            Err(error @ BudgetError::NeverFits { .. }) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
+            Err(error) => Answer::error(ErrorCode::REQUEST_TIMED_OUT, error),
+        };
+        drop(inflate_lease);
+        answer
+    }
+
     fn append_recoded(
         &self,
         header: BatchHeader,
@@ -375,13 +405,13 @@ impl Work<'_> {
         let mut out = ChunkChain::new(&self.broker.pool, out_lease, capacity);
         let (header, _) = self.stamped(header, summary);
         let mut scratch = Scratch::new(0);
-        let recoded =
-            recompress(&header, body, to, &self.options.limits, &mut scratch, &mut |bytes| match out
-                .extend(bytes)
-            {
-                taken if taken == bytes.len() => Ok(()),
-                _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
-            });
+        let write = if summary.offset_deltas_differ { recompress_renumbered } else { recompress };
+        let recoded = write(&header, body, to, &self.options.limits, &mut scratch, &mut |bytes| match out
+            .extend(bytes)
+        {
+            taken if taken == bytes.len() => Ok(()),
+            _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
+        });
         match recoded {
             Ok(header) => self.append((header, false), &out.slices(0), summary, false),
             Err(error) => {

@@ -6,6 +6,7 @@ use super::crc::Crc32c;
 use super::deflate::Compressor;
 use super::header::{BatchHeader, MAX_BATCH_LENGTH, MIN_BATCH_LENGTH};
 use super::inflate::Source;
+use super::renumber::Renumber;
 use super::scratch::Scratch;
 use super::{BatchError, Codec, Compression, InflateLimits};
 
@@ -28,6 +29,34 @@ pub fn recompress<E: From<BatchError>>(
     scratch: &mut Scratch,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<BatchHeader, E> {
+    rewrite(header, body, to, false, limits, scratch, sink)
+}
+
+/// As [`recompress`], and the records get the offset deltas 0, 1, 2…: for a batch of which
+/// [`BatchSummary::offset_deltas_differ`](super::BatchSummary::offset_deltas_differ).
+///
+/// # Errors
+/// As [`recompress`].
+pub fn recompress_renumbered<E: From<BatchError>>(
+    header: &BatchHeader,
+    body: &[IoSlice<'_>],
+    to: Compression,
+    limits: &InflateLimits,
+    scratch: &mut Scratch,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<BatchHeader, E> {
+    rewrite(header, body, to, true, limits, scratch, sink)
+}
+
+fn rewrite<E: From<BatchError>>(
+    header: &BatchHeader,
+    body: &[IoSlice<'_>],
+    to: Compression,
+    renumbers: bool,
+    limits: &InflateLimits,
+    scratch: &mut Scratch,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<BatchHeader, E> {
     let mut out = *header;
     // A batch without records has no body to compress.
     let to = if header.record_count == 0 { Compression::from(Codec::None) } else { to };
@@ -45,14 +74,23 @@ pub fn recompress<E: From<BatchError>>(
     };
     let mut source = Source::new(header.body_codec()?, body, limits, scratch)?;
     let mut compressor = Compressor::new(to)?;
+    let mut renumber = renumbers.then(Renumber::default);
     loop {
         let piece = source.fill()?;
         let count = piece.len();
         if count == 0 {
             break;
         }
-        compressor.write(piece, &mut counted)?;
+        match &mut renumber {
+            None => compressor.write(piece, &mut counted)?,
+            Some(renumber) => {
+                renumber.feed(piece, &mut |bytes: &[u8]| compressor.write(bytes, &mut counted))?;
+            }
+        }
         source.consume(count);
+    }
+    if let Some(renumber) = renumber.filter(|renumber| !renumber.is_between_records()) {
+        return Err(renumber.fault().into());
     }
     compressor.finish(&mut counted)?;
     out.batch_length = length as i32;

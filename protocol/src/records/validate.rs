@@ -21,8 +21,9 @@ pub const MAX_RECORD_ERRORS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
     /// A producer: base offset 0, offset deltas 0, 1, 2…, no control batch, sequences where there is a producer id,
-    /// no broker-set attribute, and the topic's rules on keys and timestamps. (Of other offset deltas, Kafka rewrites
-    /// the compressed and stores the uncompressed as they are, which readers then stumble over; here they are refused.)
+    /// no broker-set attribute, and the topic's rules on keys and timestamps. Other offset deltas of a compressed batch
+    /// are told ([`BatchSummary::offset_deltas_differ`]): some clients do not set them, and Kafka writes such a batch
+    /// anew. Those of an uncompressed one Kafka stores as they are, which readers then stumble over; here it is refused.
     #[default]
     Client,
     /// A coordinator of this broker: as [`Self::Client`] but control batches are allowed and the topic's rules on
@@ -84,6 +85,9 @@ pub struct BatchSummary {
     /// Whether the header says another `max_timestamp`: it must then be corrected before the append
     /// ([`BatchHeader::correct_max_timestamp`]), as Kafka does.
     pub max_timestamp_differs: bool,
+    /// A compressed batch of a client whose offset deltas are not 0, 1, 2…: they must be set anew before the append
+    /// ([`recompress_renumbered`](super::recompress_renumbered)).
+    pub offset_deltas_differ: bool,
 }
 
 /// Validates a batch that is in memory. Input is untrusted. Allocates nothing for an uncompressed batch; for a
@@ -274,6 +278,9 @@ fn accepted_range(now_ms: i64, before_max_ms: i64, after_max_ms: i64) -> (i64, i
 #[derive(Debug)]
 struct Checks {
     consecutive: bool,
+    /// Consecutive, but another delta is no error.
+    tolerant: bool,
+    offset_deltas_differ: bool,
     last_offset_delta: i32,
     /// Consecutive: the delta expected next. Otherwise: the smallest legal one.
     next_offset_delta: i64,
@@ -303,6 +310,9 @@ impl Checks {
         let delta_range = earliest.saturating_sub(base)..=latest.saturating_sub(base);
         Self {
             consecutive: options.origin != Origin::Log,
+            tolerant: options.origin == Origin::Client
+                && header.body_codec().is_ok_and(|codec| codec != Codec::None),
+            offset_deltas_differ: false,
             last_offset_delta: header.last_offset_delta,
             next_offset_delta: 0,
             key_required: options.key_required && options.origin != Origin::Log,
@@ -376,6 +386,7 @@ impl Checks {
             max_timestamp,
             offset_delta_of_max_timestamp,
             max_timestamp_differs: max_timestamp != header.max_timestamp,
+            offset_deltas_differ: self.offset_deltas_differ,
         }
     }
 }
@@ -390,9 +401,12 @@ impl Visitor for Checks {
             delta >= self.next_offset_delta && meta.offset_delta <= self.last_offset_delta
         };
         if !fits {
-            return Err(self.bad_offset(meta));
+            if !self.tolerant {
+                return Err(self.bad_offset(meta));
+            }
+            self.offset_deltas_differ = true;
         }
-        self.next_offset_delta = delta + 1;
+        self.next_offset_delta = if self.tolerant { self.next_offset_delta } else { delta } + 1;
         if self.key_required && !meta.has_key {
             // As in Kafka, a record without key is not looked at further.
             self.refuse(meta, RefusedBecause::MissingKey);
@@ -401,7 +415,7 @@ impl Visitor for Checks {
         }
         if meta.timestamp_delta > self.max_delta || self.max_delta_at < 0 {
             self.max_delta = meta.timestamp_delta;
-            self.max_delta_at = meta.offset_delta;
+            self.max_delta_at = if self.tolerant { meta.index as i32 } else { meta.offset_delta };
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -229,6 +229,60 @@ fn offset_deltas_of_a_client_are_consecutive() {
 }
 
 #[test]
+fn odd_offset_deltas_of_a_compressed_batch_are_told_and_set_anew() {
+    let mut rng = Rng::fresh();
+    let long = [0x80 | 0x08, 0x80, 0x80, 0x01];
+    let records = |deltas: &[&[u8]]| {
+        let record_of = |delta: &&[u8]| record(&[&[0, 0], *delta, &[6, b'k', b'e', b'y', 1, 0]].concat());
+        deltas.iter().map(record_of).collect::<Vec<_>>().concat()
+    };
+    for deltas in
+        [&[&[0_u8][..], &[0], &[0]][..], &[&[4], &[2], &[0]], &[&long, &[1], &long], &[&[0], &[8], &[9]]]
+    {
+        let plain = around(Codec::None, deltas.len() as i32, &records(deltas));
+        let (header, body) = parts(&plain);
+        for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+            let limits = InflateLimits::default();
+            let mut scratch = Scratch::new(0);
+            let mut packed = Vec::new();
+            let mut sink = |bytes: &[u8]| {
+                packed.extend_from_slice(bytes);
+                Ok::<_, BatchError>(())
+            };
+            let packed_header =
+                recompress(&header, &[IoSlice::new(body)], codec.into(), &limits, &mut scratch, &mut sink)
+                    .unwrap();
+            let summary =
+                validate(&packed_header, &[IoSlice::new(&packed)], &ValidateOptions::default(), &mut scratch)
+                    .unwrap();
+            assert!(summary.offset_deltas_differ, "{codec} {deltas:?}");
+            assert_eq!(summary.offset_delta_of_max_timestamp, 0);
+            let mut out = Vec::new();
+            let mut sink = |bytes: &[u8]| {
+                out.extend_from_slice(bytes);
+                Ok::<_, BatchError>(())
+            };
+            let pieces = split(&mut rng, &packed);
+            let anew = recompress_renumbered(
+                &packed_header,
+                &pieces,
+                codec.into(),
+                &limits,
+                &mut scratch,
+                &mut sink,
+            )
+            .unwrap();
+            let out = [IoSlice::new(&out)];
+            let summary = validate(&anew, &out, &ValidateOptions::default(), &mut scratch).unwrap();
+            assert!(!summary.offset_deltas_differ);
+            let read = read_all(&anew, &out).unwrap();
+            assert_eq!(read.iter().map(|record| record.offset).collect::<Vec<_>>(), [0, 1, 2]);
+            assert!(read.iter().all(|record| record.key.as_deref() == Some(b"key")), "{read:?}");
+        }
+    }
+}
+
+#[test]
 fn keyless_records_of_a_compacted_topic_are_listed_up_to_a_bound() {
     let mut builder = BatchBuilder::new(Codec::Lz4);
     for i in 0..100 {
