@@ -3,21 +3,22 @@
 //! Method: ends are read from memory. A lookup by timestamp reads files, so it runs on a blocking thread; the batch
 //! that it looks into lies under a lease of the receive share, which has room for the largest batch and its
 //! decompression. How much a batch takes is known when it is found: the lookup then stops, waits for the memory and
-//! runs again, so nothing is held while it waits.
+//! runs again, so nothing is held while it waits. A batch that can never fit, from a log that another server wrote, is
+//! answered by its header: with its first offset, from which a consumer misses nothing.
 
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use weir_budget::{BudgetError, Holder};
+use weir_budget::Holder;
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::messages::k02_list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopicResponse,
 };
 use weir_protocol::records::{
-    Codec, InflateLimits, Scratch, TimestampedOffset, find_offset_by_timestamp, find_offset_of_max_timestamp,
-    max_working_memory_bytes, working_memory_bytes,
+    BatchErrorKind, Codec, InflateLimits, Scratch, TimestampedOffset, find_offset_by_timestamp,
+    find_offset_of_max_timestamp, max_working_memory_bytes, working_memory_bytes,
 };
 use weir_storage::{BatchRange, StorageError};
 
@@ -157,8 +158,8 @@ async fn answer(
 /// Why a lookup ended without an answer.
 enum Stopped {
     Storage(StorageError),
-    /// The batch takes more memory than there is under the lease.
-    NeedsMemory(u64),
+    /// The batch takes more memory than there is under the lease. With what its header says.
+    NeedsMemory(u64, Found),
 }
 
 impl From<StorageError> for Stopped {
@@ -175,14 +176,16 @@ async fn look_up(
     partition: &Arc<Partition>,
     timestamp: i64,
 ) -> Result<Hit, ErrorCode> {
-    let mut needed = 0;
+    let mut needed: Option<(u64, Found)> = None;
     loop {
         let lease = match needed {
-            0 => None,
-            bytes => {
+            None => None,
+            Some((bytes, by_header)) => {
                 let holder = Holder::new("timestamp lookup", connection);
-                let leased = broker.budgets.receive.lease(bytes, holder).await;
-                Some(leased.map_err(|error| too_large(partition, &error))?)
+                match broker.budgets.receive.lease(bytes, holder).await {
+                    Ok(lease) => Some(lease),
+                    Err(error) => return Ok(by_its_header(partition, by_header, &error)),
+                }
             }
         };
         let (partition_there, limits) = (Arc::clone(partition), broker.inflate_limits);
@@ -193,8 +196,12 @@ async fn look_up(
         match looked.await {
             Ok(Ok(hit)) => return Ok(hit),
             // Each round asks for more than the one before, up to what the share holds.
-            Ok(Err(Stopped::NeedsMemory(bytes))) if bytes > needed => needed = bytes,
-            Ok(Err(Stopped::NeedsMemory(_))) | Err(_) => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            Ok(Err(Stopped::NeedsMemory(bytes, by_header)))
+                if needed.is_none_or(|(before, _)| bytes > before) =>
+            {
+                needed = Some((bytes, by_header));
+            }
+            Ok(Err(Stopped::NeedsMemory(..))) | Err(_) => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
             Ok(Err(Stopped::Storage(error))) => {
                 broker.note_read_failure(partition, &error);
                 return Err(storage_code(&error));
@@ -203,13 +210,14 @@ async fn look_up(
     }
 }
 
-fn too_large(partition: &Partition, error: &BudgetError) -> ErrorCode {
+fn by_its_header(partition: &Partition, found: Found, error: &dyn std::fmt::Display) -> Hit {
     tracing::warn!(
         topic = &*partition.topic,
         partition = partition.index,
-        "cannot look into a batch for a timestamp: {error}"
+        offset = found.offset,
+        "a timestamp is answered with the first offset of its batch, into which cannot be looked: {error}"
     );
-    ErrorCode::UNKNOWN_SERVER_ERROR
+    Some((TimestampedOffset { offset: found.offset, timestamp: found.timestamp }, found.leader_epoch))
 }
 
 /// Runs on a blocking thread. `memory` bytes are leased for the batch that is looked into.
@@ -223,18 +231,42 @@ fn search(
     let from = log.log_start_offset().get();
     let mut scratch = Scratch::new(0);
     let mut look_into = |batch: &BatchRange| {
-        let body = body_under(partition, batch, limits, memory)?;
+        let by_header = Found {
+            offset: batch.header.base_offset.max(from),
+            timestamp: match timestamp {
+                MAX_TIMESTAMP => batch.header.max_timestamp,
+                _ => batch.header.base_timestamp,
+            },
+            leader_epoch: batch.header.partition_leader_epoch,
+        };
+        let body = match body_under(partition, batch, limits, memory) {
+            Ok(body) => body,
+            Err(NoBody::Storage(error)) => return Err(Stopped::Storage(error)),
+            Err(NoBody::NeedsMemory(bytes)) => return Err(Stopped::NeedsMemory(bytes, by_header)),
+        };
         let slices = [IoSlice::new(&body)];
         let found = if timestamp == MAX_TIMESTAMP {
             find_offset_of_max_timestamp(&batch.header, &slices, limits, &mut scratch)
         } else {
             find_offset_by_timestamp(&batch.header, &slices, timestamp, from, limits, &mut scratch)
         };
-        found.map_err(|error| damaged(partition, batch, error.to_string()))
+        found.map_err(|error| Stopped::from(damaged(partition, batch, error.to_string())))
     };
     match timestamp {
         MAX_TIMESTAMP => log.offset_of_max_timestamp(look_into),
         _ => log.offset_for_timestamp(timestamp, &mut look_into),
+    }
+}
+
+/// Why a batch is not looked into.
+enum NoBody {
+    Storage(StorageError),
+    NeedsMemory(u64),
+}
+
+impl From<StorageError> for NoBody {
+    fn from(error: StorageError) -> Self {
+        NoBody::Storage(error)
     }
 }
 
@@ -244,7 +276,7 @@ fn body_under(
     batch: &BatchRange,
     limits: &InflateLimits,
     memory: u64,
-) -> Result<Vec<u8>, Stopped> {
+) -> Result<Vec<u8>, NoBody> {
     let size = batch.header.body_size_bytes();
     let codec = batch.header.compression().map_err(|error| damaged(partition, batch, error.to_string()))?;
     let at_least = size as u64;
@@ -253,27 +285,33 @@ fn body_under(
             Codec::None => 0,
             codec => max_working_memory_bytes(codec, size, limits),
         };
-        return Err(Stopped::NeedsMemory(at_least.saturating_add(work as u64)));
+        return Err(NoBody::NeedsMemory(at_least.saturating_add(work as u64)));
     }
     let body = batch.read_body().map_err(|source| StorageError::Io {
         action: "read",
         path: partition.log.dir().to_path_buf(),
         source,
     })?;
-    let work = working_memory_bytes(&batch.header, &[IoSlice::new(&body)], limits)
-        .map_err(|error| damaged(partition, batch, error.to_string()))?;
+    let work = match working_memory_bytes(&batch.header, &[IoSlice::new(&body)], limits) {
+        Ok(work) => work,
+        // A window beyond what any batch is granted here.
+        Err(error) if error.kind() == BatchErrorKind::UnsupportedCompression => {
+            return Err(NoBody::NeedsMemory(u64::MAX));
+        }
+        Err(error) => return Err(damaged(partition, batch, error.to_string()).into()),
+    };
     let needed = at_least.saturating_add(work as u64);
-    if needed > memory { Err(Stopped::NeedsMemory(needed)) } else { Ok(body) }
+    if needed > memory { Err(NoBody::NeedsMemory(needed)) } else { Ok(body) }
 }
 
-fn damaged(partition: &Partition, batch: &BatchRange, reason: String) -> Stopped {
-    Stopped::Storage(StorageError::CorruptBatch {
+fn damaged(partition: &Partition, batch: &BatchRange, reason: String) -> StorageError {
+    StorageError::CorruptBatch {
         topic_partition: partition.log.topic_partition().clone(),
         offset: batch.header.base_offset,
         path: batch.range.file.path().to_path_buf(),
         position: batch.range.position,
         reason,
-    })
+    }
 }
 
 #[cfg(test)]

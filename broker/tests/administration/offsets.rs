@@ -86,6 +86,23 @@ fn the_maximum_timestamp_is_the_first_record_that_has_it() {
 }
 
 #[test]
+fn a_batch_that_can_never_fit_is_answered_with_its_first_offset() {
+    let mut running = Running::start(&format!("{KEEP}\nmemory.budget.bytes=512MiB"));
+    let mut client = running.client();
+    client.create(&[("t", 1, &[("max.message.bytes", "41943040")])]);
+    assert_eq!(client.produce("t", 0, Codec::None, &[100]), 0);
+    let times: Vec<i64> = (0..200_000).map(|record| 1000 + record).collect();
+    assert_eq!(client.produce("t", 0, Codec::None, &times), 1);
+    assert_eq!(list(&mut client, "t", 2000, 7), (ErrorCode::NONE, 1001, 2000));
+    drop(client);
+    running.restart_with(&format!("{KEEP}\nmemory.budget.bytes=64MiB"));
+    let mut client = running.client();
+    assert_eq!(list(&mut client, "t", 50, 7), (ErrorCode::NONE, 0, 100));
+    assert_eq!(list(&mut client, "t", 2000, 7), (ErrorCode::NONE, 1, 1000), "a little early, nothing missed");
+    assert_eq!(list(&mut client, "t", -3, 7), (ErrorCode::NONE, 1, 200_999));
+}
+
+#[test]
 fn producer_ids_are_never_given_twice_not_even_after_a_restart() {
     let mut running = Running::start(KEEP);
     let mut client = running.client();

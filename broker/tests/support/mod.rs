@@ -110,6 +110,12 @@ impl Running {
         (self.server, self.address) = (Some(server), address);
     }
 
+    /// As [`Running::restart`], with other properties.
+    pub(crate) fn restart_with(&mut self, properties: &str) {
+        self.properties = properties.to_string();
+        self.restart();
+    }
+
     fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             self.runtime.block_on(server.stop()).unwrap();
