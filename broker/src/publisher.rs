@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_metadata::controller::LimitReached;
 use weir_metadata::image::{MetadataDelta, MetadataImage, resource_type};
-use weir_metadata::properties::{BrokerConfig, TopicConfig};
+use weir_metadata::properties::{BrokerConfig, TopicConfig, keys};
 use weir_storage::{LogConfig, TopicPartition};
 
 use crate::broker::Broker;
@@ -82,6 +82,7 @@ impl Broker {
             tracing::warn!(property = note.property, "{}", note.text);
         }
         self.registry.set_limits(connection_limits(&config, &self.layout));
+        self.logs.set_producer_id_expiration_ms(i64::from(config.get(keys::PRODUCER_ID_EXPIRATION_MS)));
         self.config.store(Arc::new(config));
         for topic in self.topics.all() {
             self.follow_topic_configs(image, &topic.name);

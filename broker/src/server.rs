@@ -20,7 +20,7 @@ use weir_metadata::controller::{
 };
 use weir_metadata::image::MetadataImage;
 use weir_metadata::metadata_version;
-use weir_metadata::properties::{BrokerConfig, FromValue, Key, Listener, TopicConfig, keys};
+use weir_metadata::properties::{BrokerConfig, Ceilings, FromValue, Key, Listener, TopicConfig, keys};
 use weir_protocol::records::{Codec, InflateLimits, max_working_memory_bytes};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
@@ -62,7 +62,10 @@ pub enum ServerError {
     /// The table of shares is wrong: our fault.
     #[error("budgets: {0}")]
     Budgets(#[from] BudgetError),
-    /// A log directory cannot be used.
+    /// A directory of `log.dirs` or `metadata.log.dir` cannot be locked.
+    #[error("log.dirs: {0}")]
+    LogDirs(StorageError),
+    /// The logs cannot be read or closed.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The metadata log cannot be used.
@@ -153,6 +156,29 @@ pub fn plan_of(config: &BrokerConfig) -> Result<Layout, PlanError> {
     })
 }
 
+/// The largest batch that a share of this size can hold.
+fn largest_batch(share_bytes: u64) -> u64 {
+    let mut bytes = share_bytes;
+    loop {
+        let lease = weir_budget::ChunkChain::lease_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        match lease.saturating_sub(share_bytes) {
+            0 => return bytes,
+            over => bytes = bytes.saturating_sub(over),
+        }
+    }
+}
+
+/// The directories to lock, and the one among them that is for the metadata log alone.
+fn directories(config: &BrokerConfig) -> (Vec<PathBuf>, Option<PathBuf>) {
+    let mut paths: Vec<PathBuf> = config.log_dirs().into_iter().map(PathBuf::from).collect();
+    let metadata = PathBuf::from(config.metadata_log_dir());
+    if paths.contains(&metadata) {
+        return (paths, None);
+    }
+    paths.push(metadata.clone());
+    (paths, Some(metadata))
+}
+
 /// A limit that is set in the properties. Kafka's way to say "no limit" counts as not set.
 fn written<T: FromValue + Into<i64>>(config: &BrokerConfig, key: Key<T>) -> Option<u64> {
     let set = config.written().get(key.name).is_some();
@@ -196,10 +222,18 @@ impl Server {
         let config = config.with_defaults(&limits);
         tracing::info!("memory plan:\n{}", layout.plan);
         let budgets = layout.budgets()?;
+        let config = config.with_ceilings(Ceilings {
+            connections: layout.counts.connections,
+            batch_bytes: largest_batch(budgets.receive.limit()),
+        });
         let descriptors = raise_descriptor_limit();
-        let paths: Vec<PathBuf> = config.log_dirs().into_iter().map(PathBuf::from).collect();
-        let logs =
-            LogManager::lock(&Disk::new(), &paths, &log_manager_config(&config, &layout, descriptors))?;
+        let (paths, metadata_dir) = directories(&config);
+        let logs = LogManager::lock(
+            &Disk::new(),
+            &paths,
+            &LogManagerConfig { metadata_dir, ..log_manager_config(&config, &layout, descriptors) },
+        )
+        .map_err(ServerError::LogDirs)?;
         let identity = identify(&logs, &config)?;
         let was_clean = logs.dirs().iter().all(|dir| dir.had_clean_shutdown());
         let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
@@ -447,7 +481,9 @@ fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, Server
                 id
             }
         };
-        directories.push(directory_id);
+        if logs.partition_dirs().any(|other| Arc::ptr_eq(other, dir)) {
+            directories.push(directory_id);
+        }
     }
     Ok(Identity { cluster_id, directories, is_new })
 }

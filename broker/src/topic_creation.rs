@@ -58,7 +58,8 @@ impl Broker {
         };
         CreatableTopic {
             num_partitions: config.get(keys::OFFSETS_TOPIC_NUM_PARTITIONS),
-            replication_factor: config.get(keys::OFFSETS_TOPIC_REPLICATION_FACTOR),
+            // Whatever offsets.topic.replication.factor says: the start has told of it.
+            replication_factor: config.default_replication_factor(),
             configs: vec![
                 setting("cleanup.policy", "compact".to_string()),
                 setting("compression.type", "producer".to_string()),

@@ -49,6 +49,8 @@ pub struct LogManagerConfig {
     pub probe_interval_ms: i64,
     /// Threads that open logs at the start and close them at the stop; each takes a window of 64 KiB.
     pub recovery_threads: usize,
+    /// The directory, one of those to lock, that holds the metadata log and no partitions. `None`: all hold partitions.
+    pub metadata_dir: Option<PathBuf>,
 }
 
 impl Default for LogManagerConfig {
@@ -61,6 +63,7 @@ impl Default for LogManagerConfig {
             producer_id_expiration_ms: 86_400_000,
             probe_interval_ms: 1000,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            metadata_dir: None,
         }
     }
 }
@@ -134,6 +137,7 @@ pub struct LogManager {
     changes: Mutex<()>,
     deletes: Mutex<Vec<PendingDelete>>,
     recovery_threads: usize,
+    metadata_dir: Option<PathBuf>,
 }
 
 impl LogManager {
@@ -161,12 +165,23 @@ impl LogManager {
             changes: Mutex::default(),
             deletes: Mutex::default(),
             recovery_threads: config.recovery_threads.max(1),
+            metadata_dir: config.metadata_dir.clone(),
         })
     }
 
     /// The directories, in the order of `log.dirs`.
     pub fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs
+    }
+
+    /// The directories that hold partitions.
+    pub fn partition_dirs(&self) -> impl Iterator<Item = &Arc<LogDir>> {
+        self.dirs.iter().filter(|dir| self.metadata_dir.as_deref() != Some(dir.path()))
+    }
+
+    /// Producer ids expire after this time from now on: `producer.id.expiration.ms`.
+    pub fn set_producer_id_expiration_ms(&self, expiration_ms: i64) {
+        self.shared.producer_id_expiration_ms.store(expiration_ms, Ordering::Relaxed);
     }
 
     /// What all logs share: for a log that is opened beside the manager (the metadata log).
@@ -193,7 +208,7 @@ impl LogManager {
         let mut summary = StartSummary::default();
         let mut jobs: Vec<(Arc<LogDir>, LogOptions)> = Vec::new();
         let mut readable = 0;
-        for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
+        for dir in self.partition_dirs().filter(|dir| dir.is_online()) {
             match self.plan_dir(dir, topics, now_ms, &mut summary, &mut jobs) {
                 Ok(()) => readable += 1,
                 Err(error) => dir.mark_offline(error.to_string()),
@@ -377,7 +392,7 @@ impl LogManager {
     }
 
     fn emptiest_dir(&self) -> Result<Arc<LogDir>, StorageError> {
-        let online: Vec<&Arc<LogDir>> = self.dirs.iter().filter(|dir| dir.is_online()).collect();
+        let online: Vec<&Arc<LogDir>> = self.partition_dirs().filter(|dir| dir.is_online()).collect();
         if let [only] = online.as_slice() {
             return Ok(Arc::clone(only));
         }

@@ -1,4 +1,5 @@
 //! `cargo xtask generate [--check]`: the message code of the protocol crate. `cargo xtask corpus`: its fuzz seeds.
+//! `cargo xtask docs`: the pages that are made from tables.
 
 use std::process::ExitCode;
 
@@ -9,7 +10,8 @@ fn main() -> ExitCode {
         ["generate"] => xtask::generate::write(),
         ["generate", "--check"] => xtask::generate::check(),
         ["corpus"] => xtask::corpus::write(),
-        _ => Err("usage: cargo xtask generate [--check] | corpus".into()),
+        ["docs"] => xtask::docs::write(),
+        _ => Err("usage: cargo xtask generate [--check] | corpus | docs".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

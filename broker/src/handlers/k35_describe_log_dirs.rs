@@ -49,7 +49,7 @@ fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Descri
     for log in &logs {
         by_dir.entry(log.log_dir().path()).or_default().push(log);
     }
-    let results = broker.logs.dirs().iter().map(|dir| {
+    let results = broker.logs.partition_dirs().map(|dir| {
         let logs = by_dir.remove(dir.path()).unwrap_or_default();
         describe_dir(dir, &logs)
     });

@@ -273,7 +273,7 @@ impl Controller<'_> {
 
     fn validate(&self, resource_type: i8, name: &str, configs: &ConfigMap) -> Result<(), ApiError> {
         match resource_type {
-            resource_type::BROKER => validate_broker_configs(configs, !name.is_empty())
+            resource_type::BROKER => validate_broker_configs(self.config, configs, !name.is_empty())
                 .map_err(|error| ApiError::invalid_request(error.kafka_message())),
             resource_type::CLIENT_METRICS => validate_client_metrics_configs(configs)
                 .map_err(|error| ApiError::invalid_request(error.kafka_message())),

@@ -11,7 +11,7 @@ use super::file::PropertySet;
 use super::keys::{self, Key};
 use super::listeners::{ListenerProperties, Listeners, split_host_port};
 use super::suggest::nearest;
-use super::table::{Change, Handling, Property, Scope, index_of, lookup, properties};
+use super::table::{Handling, Property, Scope, index_of, lookup, properties};
 use super::value::{FromValue, Value};
 use super::{ConfigMap, TopicConfig};
 use crate::MetadataError;
@@ -73,8 +73,25 @@ pub struct BrokerConfig {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+/// What the memory plan of a running server has room for: no later change of a config may ask for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ceilings {
+    /// Connections.
+    pub connections: u64,
+    /// Bytes of one batch.
+    pub batch_bytes: u64,
+}
+
+impl Default for Ceilings {
+    /// No bound.
+    fn default() -> Self {
+        Self { connections: u64::MAX, batch_bytes: u64::MAX }
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Inner {
+    ceilings: Ceilings,
     written: PropertySet,
     dynamic: ConfigMap,
     dynamic_default: ConfigMap,
@@ -85,8 +102,20 @@ struct Inner {
     listeners: Listeners,
 }
 
-/// Families of properties that belong to plug-ins; their members are not in the table.
-const FAMILIES: [&str; 2] = ["rsm.config.", "rlmm.config."];
+/// Families of properties whose members are not in the table: how their names begin, and what became of them.
+const FAMILIES: [(&str, &str); 11] = [
+    ("rsm.config.", "remote log storage is not served yet"),
+    ("rlmm.config.", "remote log storage is not served yet"),
+    ("config.providers.", "values are taken as written; config providers are not served"),
+    ("quota.", "client quotas are not served yet"),
+    ("client.quota.callback.", "Java plug-ins are not loaded"),
+    ("confluent.", "belongs to Confluent's server and has no effect"),
+    ("strimzi.", "belongs to Strimzi's plug-ins, which are not loaded"),
+    ("oauth.", "SASL listeners are not served yet"),
+    ("super.users", "authorization is not served yet"),
+    ("allow.everyone.if.no.acl.found", "authorization is not served yet: everybody is let in"),
+    ("ldap.", "authorization is not served yet"),
+];
 
 impl BrokerConfig {
     /// The configuration of a start without a file.
@@ -119,7 +148,7 @@ impl BrokerConfig {
                     Ok(value) => values[index] = Some(value),
                     Err(error) => errors.push(error),
                 },
-                None => notes.extend(unknown(name)),
+                None => notes.push(unknown(name)),
             }
         }
         let get =
@@ -156,6 +185,7 @@ impl BrokerConfig {
         };
         let config = Self {
             inner: Arc::new(Inner {
+                ceilings: Ceilings::default(),
                 written: written.clone(),
                 dynamic: ConfigMap::new(),
                 dynamic_default: ConfigMap::new(),
@@ -191,10 +221,7 @@ impl BrokerConfig {
             for (name, text) in layer {
                 let Some(index) = index_of(Scope::Broker, name) else { continue };
                 let row = &properties()[index];
-                if row.change == Change::ReadOnly
-                    || name == "listeners"
-                    || name == "listener.security.protocol.map"
-                {
+                if row.is_read_only() {
                     notes.push(note(NoteLevel::Warning, name, "only a restart can change it".to_owned()));
                     continue;
                 }
@@ -206,6 +233,7 @@ impl BrokerConfig {
         }
         let config = Self {
             inner: Arc::new(Inner {
+                ceilings: self.inner.ceilings,
                 written: self.inner.written.clone(),
                 dynamic: dynamic.clone(),
                 dynamic_default: dynamic_default.clone(),
@@ -235,16 +263,17 @@ impl BrokerConfig {
         for (index, value) in &derived {
             values[*index] = Some(value.clone());
         }
-        Self {
-            inner: Arc::new(Inner {
-                written: self.inner.written.clone(),
-                dynamic: self.inner.dynamic.clone(),
-                dynamic_default: self.inner.dynamic_default.clone(),
-                derived,
-                values,
-                listeners: self.inner.listeners.clone(),
-            }),
-        }
+        Self { inner: Arc::new(Inner { derived, values, ..(*self.inner).clone() }) }
+    }
+
+    /// The same properties on a server whose memory plan has room for this much.
+    pub fn with_ceilings(&self, ceilings: Ceilings) -> Self {
+        Self { inner: Arc::new(Inner { ceilings, ..(*self.inner).clone() }) }
+    }
+
+    /// What the memory plan has room for.
+    pub fn ceilings(&self) -> Ceilings {
+        self.inner.ceilings
     }
 
     /// The default of the property in this row of the table, as it stands on this server.
@@ -366,9 +395,9 @@ pub(super) fn note(level: NoteLevel, property: &str, text: String) -> Note {
 }
 
 /// What to say about a name that the table does not have.
-fn unknown(name: &str) -> Option<Note> {
-    if FAMILIES.iter().any(|family| name.starts_with(family)) {
-        return None;
+fn unknown(name: &str) -> Note {
+    if let Some((_, text)) = FAMILIES.iter().find(|(family, _)| name.starts_with(family)) {
+        return note(NoteLevel::Info, name, (*text).to_owned());
     }
     if let Some(base) =
         name.strip_prefix("listener.name.").and_then(|rest| rest.split_once('.')).map(|(_, base)| base)
@@ -376,30 +405,26 @@ fn unknown(name: &str) -> Option<Note> {
         // `listener.name.<name>.<property>`, with the SASL mechanism between them for some properties.
         let known = lookup(Scope::Broker, base)
             .or_else(|| base.split_once('.').and_then(|(_, base)| lookup(Scope::Broker, base)));
-        return Some(match known {
+        return match known {
             Some(row) if row.handling == Handling::Served => note(
-                NoteLevel::Info,
+                NoteLevel::Warning,
                 name,
-                format!("{} applies to every listener; set it without the prefix", row.name),
+                format!("has no effect: {} applies to all listeners; set it without the prefix", row.name),
             ),
             Some(row) => note(NoteLevel::Info, name, row.text.to_owned()),
-            None => note(NoteLevel::Warning, name, format!("{base} is not a known property")),
-        });
+            None => note(NoteLevel::Warning, name, format!("has no effect: {base} is not a known property")),
+        };
     }
     if let Some(row) = lookup(Scope::Topic, name) {
         let remedy = match row.broker_names.first() {
             Some(broker) => format!("the broker property is {broker}"),
             None => "set it on topics".to_owned(),
         };
-        return Some(note(
-            NoteLevel::Warning,
-            name,
-            format!("is a topic config and has no effect here; {remedy}"),
-        ));
+        return note(NoteLevel::Warning, name, format!("is a topic config and has no effect here; {remedy}"));
     }
     let meant =
         nearest(Scope::Broker, name).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    Some(note(NoteLevel::Warning, name, format!("is not a known property and has no effect{meant}")))
+    note(NoteLevel::Warning, name, format!("is not a known property and has no effect{meant}"))
 }
 
 #[cfg(test)]
@@ -459,9 +484,9 @@ mod tests {
             |name: &str| loaded.notes.iter().find(|note| note.property == name).map(|note| note.text.clone());
         assert!(text("num.partition").unwrap().contains("did you mean num.partitions?"));
         assert!(text("retention.ms").unwrap().contains("the broker property is log.retention.ms"));
-        assert_eq!(text("rsm.config.bucket"), None);
+        assert!(text("rsm.config.bucket").unwrap().contains("remote log storage"));
         assert!(text("listener.name.plaintext.ssl.keystore.type").unwrap().contains("TLS"));
-        assert!(text("listener.name.plaintext.max.connections").unwrap().contains("every listener"));
+        assert!(text("listener.name.plaintext.max.connections").unwrap().contains("all listeners"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
 use super::group_config::{broker_property, group_value};
-use super::table::{Change, Property, Scope, lookup, properties};
+use super::table::{Property, Scope, lookup, properties};
 use super::topic_config::topic_value;
 
 /// Where a value comes from, with Kafka's numbers.
@@ -152,7 +152,7 @@ pub fn describe_broker(broker: &BrokerConfig, wanted: &Describe<'_>) -> Vec<Conf
             // The value is this property's own: what only an older name gives is not a source of it.
             let own = synonyms.iter().position(|synonym| synonym.name == row.name).unwrap_or(synonyms.len());
             synonyms.drain(..own);
-            wanted.entry(row, value, row.change == Change::ReadOnly, synonyms)
+            wanted.entry(row, value, row.is_read_only(), synonyms)
         })
         .collect();
     // Names that Kafka does not know are shown without their value, which may be a secret.
@@ -172,7 +172,7 @@ pub fn describe_broker_defaults(broker: &BrokerConfig, wanted: &Describe<'_>) ->
             Some(row) => {
                 let synonyms =
                     vec![synonym(row, row.name, Some(text.clone()), ConfigSource::DynamicDefaultBroker)];
-                wanted.entry(row, Some(text.clone()), row.change == Change::ReadOnly, synonyms)
+                wanted.entry(row, Some(text.clone()), row.is_read_only(), synonyms)
             }
             None => hidden(name, ConfigSource::DynamicDefaultBroker),
         });

@@ -4,7 +4,7 @@ use super::ConfigMap;
 use super::broker_config::BrokerConfig;
 use super::group_config::group_value;
 use super::suggest::nearest;
-use super::table::{Change, Scope, lookup};
+use super::table::{Change, Property, Scope, lookup};
 use super::topic_config::canonical_value;
 use super::value::{PropertyType, Value};
 use crate::MetadataError;
@@ -82,12 +82,41 @@ pub fn apply_config_op(
     }
 }
 
+/// Refuses a value that the memory plan of the running server has no room for.
+pub(super) fn check_ceilings(broker: &BrokerConfig, name: &str, value: &Value) -> Result<(), MetadataError> {
+    let ceilings = broker.ceilings();
+    let (limit, what) = match name {
+        // Kafka's default stands for no limit of one's own.
+        "max.connections" if *value == Value::Int(i32::MAX) => return Ok(()),
+        "max.connections" => (ceilings.connections, "connections"),
+        "message.max.bytes" | "max.message.bytes" => (ceilings.batch_bytes, "bytes of one batch"),
+        _ => return Ok(()),
+    };
+    match value {
+        Value::Int(wanted) if u64::try_from(*wanted).is_ok_and(|wanted| wanted > limit) => {
+            Err(MetadataError::InvalidValue {
+                name: name.to_owned(),
+                value: value.to_string(),
+                reason: format!(
+                    "there is room for {limit} {what} in memory.budget.bytes={}; restart with a larger budget",
+                    broker.memory_budget_bytes()
+                ),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks all dynamic configs that this broker (`per_broker`) or all brokers would have after a change. Names that
 /// Kafka does not know are taken, as Kafka takes them.
 ///
 /// # Errors
 /// A config that only a restart changes, one that belongs to a single broker, or a wrong value.
-pub fn validate_broker_configs(configs: &ConfigMap, per_broker: bool) -> Result<(), MetadataError> {
+pub fn validate_broker_configs(
+    broker: &BrokerConfig,
+    configs: &ConfigMap,
+    per_broker: bool,
+) -> Result<(), MetadataError> {
     let refuse = |names: Vec<&str>, text: &str| {
         if names.is_empty() {
             Ok(())
@@ -95,18 +124,11 @@ pub fn validate_broker_configs(configs: &ConfigMap, per_broker: bool) -> Result<
             Err(MetadataError::Conflict(format!("{text}: [{}]", names.join(", "))))
         }
     };
-    let with_change = |change: Change| {
-        let matches = move |name: &&str| lookup(Scope::Broker, name).is_some_and(|row| row.change == change);
+    let those = |matches: fn(&Property) -> bool| {
+        let matches = move |name: &&str| lookup(Scope::Broker, name).is_some_and(matches);
         configs.keys().map(String::as_str).filter(matches).collect::<Vec<_>>()
     };
-    let mut read_only = with_change(Change::ReadOnly);
-    // Kafka moves listeners while it runs; here a restart does.
-    read_only.extend(
-        ["listeners", "listener.security.protocol.map"]
-            .into_iter()
-            .filter(|name| configs.contains_key(*name)),
-    );
-    refuse(read_only, "Cannot update these configs dynamically")?;
+    refuse(those(Property::is_read_only), "Cannot update these configs dynamically")?;
     let security = |name: &&str| name.starts_with("ssl.") || name.starts_with("sasl.");
     refuse(
         configs.keys().map(String::as_str).filter(security).collect(),
@@ -114,11 +136,11 @@ pub fn validate_broker_configs(configs: &ConfigMap, per_broker: bool) -> Result<
     )?;
     for (name, text) in configs {
         if let Some(row) = lookup(Scope::Broker, name) {
-            row.parse(text)?;
+            check_ceilings(broker, name, &row.parse(text)?)?;
         }
     }
     if !per_broker {
-        let mut own = with_change(Change::PerBroker);
+        let mut own = those(|row| row.change == Change::PerBroker);
         own.extend(configs.keys().map(String::as_str).filter(|name| name.starts_with("listener.name.")));
         refuse(own, "Cannot update these configs at default cluster level, broker id must be specified")?;
     }
@@ -210,6 +232,7 @@ pub fn validate_client_metrics_configs(configs: &ConfigMap) -> Result<(), Metada
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::properties::{Ceilings, validate_topic_configs};
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -238,8 +261,9 @@ mod tests {
 
     #[test]
     fn brokers_take_only_what_may_change_while_they_run() {
+        let broker = BrokerConfig::embedded().unwrap().config;
         let message = |pairs: &[(&str, &str)], own| {
-            validate_broker_configs(&map(pairs), own).unwrap_err().kafka_message()
+            validate_broker_configs(&broker, &map(pairs), own).unwrap_err().kafka_message()
         };
         assert_eq!(
             message(&[("num.partitions", "3")], true),
@@ -251,11 +275,34 @@ mod tests {
         assert!(message(&[("message.max.bytes", "-1")], false).contains("at least 0"));
         assert!(
             validate_broker_configs(
+                &broker,
                 &map(&[("message.max.bytes", "1"), ("my.custom", "x"), ("log.retention.ms", "5")]),
                 false
             )
             .is_ok()
         );
+    }
+
+    #[test]
+    fn what_the_memory_plan_has_no_room_for_is_refused_with_the_room_that_it_has() {
+        let ceilings = Ceilings { connections: 1000, batch_bytes: 5_000_000 };
+        let broker = BrokerConfig::embedded().unwrap().config.with_ceilings(ceilings);
+        let check = |name: &str, value: &str| validate_broker_configs(&broker, &map(&[(name, value)]), false);
+        let message = check("max.connections", "1001").unwrap_err().kafka_message();
+        assert!(message.contains("1001") && message.contains("room for 1000 connections"), "{message}");
+        for (name, value) in [
+            ("max.connections", "1000"),
+            ("max.connections", "2147483647"),
+            ("message.max.bytes", "5000000"),
+            ("max.connections.per.ip", "1001"),
+        ] {
+            assert!(check(name, value).is_ok(), "{name}={value}");
+        }
+        assert!(check("message.max.bytes", "5000001").is_err());
+        let topic = validate_topic_configs(&broker, &map(&[("max.message.bytes", "6MiB")])).unwrap_err();
+        assert!(topic.to_string().contains("memory.budget.bytes=268435456"), "{topic}");
+        let (changed, _) = broker.with_dynamic(&ConfigMap::new(), &ConfigMap::new());
+        assert_eq!(changed.ceilings(), ceilings);
     }
 
     #[test]

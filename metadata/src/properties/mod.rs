@@ -12,12 +12,13 @@ mod file;
 mod group_config;
 pub mod keys;
 mod listeners;
+mod markdown;
 mod suggest;
 mod table;
 mod topic_config;
 mod value;
 
-pub use broker_config::{BrokerConfig, Loaded, Note, NoteLevel, StartErrors};
+pub use broker_config::{BrokerConfig, Ceilings, Loaded, Note, NoteLevel, StartErrors};
 pub use describe::{
     ConfigEntry, ConfigSource, ConfigSynonym, Describe, describe_broker, describe_broker_defaults,
     describe_group, describe_topic,
@@ -30,6 +31,7 @@ pub use file::{Origin, PropertySet, Setting};
 pub use group_config::GroupConfig;
 pub use keys::Key;
 pub use listeners::{Listener, Listeners, SecurityProtocol};
+pub use markdown::to_markdown;
 pub use suggest::nearest;
 pub use table::{Change, Handling, Importance, Property, Scope, lookup, properties};
 pub use topic_config::{

@@ -76,6 +76,8 @@ pub struct Property {
     pub only_before_4: bool,
     /// Not known to Kafka 3.9.
     pub since_4: bool,
+    /// Dynamic in Kafka; here only a restart changes it.
+    pub by_restart: bool,
     /// weir's own, unknown to Kafka.
     pub own: bool,
     /// What weir does with it.
@@ -95,6 +97,11 @@ impl Property {
     /// [`MetadataError::InvalidValue`](crate::MetadataError::InvalidValue).
     pub fn parse(&self, text: &str) -> Result<Value, crate::MetadataError> {
         Value::parse(self.name, self.kind, &self.range, text)
+    }
+
+    /// Whether only a restart changes it here.
+    pub fn is_read_only(&self) -> bool {
+        self.change == Change::ReadOnly || self.by_restart
     }
 
     /// The default as a value.
@@ -179,6 +186,9 @@ fn row(scope: Scope, own: bool, line: &'static str) -> Option<Property> {
         _ => return None,
     };
     let marks: Vec<_> = flags.collect();
+    if marks.iter().any(|mark| !["internal", "3.9", "4.x", "restart"].contains(mark)) {
+        return None;
+    }
     let handling = match columns.next()? {
         "served" => Handling::Served,
         "replaced" => Handling::Replaced,
@@ -203,6 +213,7 @@ fn row(scope: Scope, own: bool, line: &'static str) -> Option<Property> {
         internal: marks.contains(&"internal"),
         only_before_4: marks.contains(&"3.9"),
         since_4: marks.contains(&"4.x"),
+        by_restart: marks.contains(&"restart"),
         own,
         handling,
         broker_names,

@@ -2,6 +2,7 @@
 
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
+use super::dynamic::check_ceilings;
 use super::suggest::nearest;
 use super::table::{Property, Scope, lookup};
 use super::value::{FromValue, PropertyType, Value};
@@ -187,6 +188,7 @@ pub fn validate_topic_configs(broker: &BrokerConfig, configs: &ConfigMap) -> Res
             nearest: nearest(Scope::Topic, name).map(str::to_owned),
         })?;
         let value = row.parse(text)?;
+        check_ceilings(broker, name, &value)?;
         if name == "remote.storage.enable" && value == Value::Boolean(true) {
             return Err(MetadataError::Conflict(
                 "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."

@@ -1,0 +1,187 @@
+//! What a property file makes of a server: files for several nodes, directories, limits that the plan sets, and
+//! dynamic configs that take effect at once.
+
+mod support;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use support::Running;
+use weir_broker::{Server, ServerError};
+use weir_metadata::properties::{BrokerConfig, PropertySet};
+use weir_protocol::messages::*;
+use weir_protocol::records::{BatchBuilder, Codec};
+
+const BROKER: i8 = 4;
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
+fn alter(running: &Running, name: &str, operation: i8, value: Option<&str>) -> (ErrorCode, Option<String>) {
+    let config = IncrementalAlterConfigsRequestAlterableConfig {
+        name: name.to_string(),
+        config_operation: operation,
+        value: value.map(str::to_string),
+        ..Default::default()
+    };
+    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
+        resource_type: BROKER,
+        resource_name: String::new(),
+        configs: vec![config],
+        ..Default::default()
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    let answer = running.client().call(&request, 1).responses.remove(0);
+    (answer.error_code, answer.error_message)
+}
+
+/// Whether the server keeps a new connection open.
+fn is_let_in(running: &Running) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", running.port())).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    match stream.read(&mut [0]) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Some(stream),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_file_for_three_nodes_serves_groups_and_acks_all_with_the_one_replica_there_is() {
+    let running = Running::start(
+        "offsets.topic.replication.factor=3\ndefault.replication.factor=3\nmin.insync.replicas=2",
+    );
+    let mut client = running.client();
+    let request = FindCoordinatorRequest { key: "g".to_string(), ..FindCoordinatorRequest::default() };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match client.call(&request, 3).error_code {
+            ErrorCode::NONE => break,
+            ErrorCode::COORDINATOR_NOT_AVAILABLE if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            code => panic!("{code}"),
+        }
+    }
+    let topic = CreatableTopic {
+        name: "t".to_string(),
+        num_partitions: 1,
+        replication_factor: -1,
+        ..CreatableTopic::default()
+    };
+    let created = client.call(&CreateTopicsRequest { topics: vec![topic], ..Default::default() }, 7);
+    assert_eq!((created.topics[0].error_code, created.topics[0].replication_factor), (ErrorCode::NONE, 1));
+    let mut batch = BatchBuilder::new(Codec::None);
+    batch.append(1, None, Some(b"v"), &[]).unwrap();
+    let data = PartitionProduceData { index: 0, records: Some(batch.build().unwrap()), ..Default::default() };
+    let topic_data =
+        TopicProduceData { name: "t".to_string(), partition_data: vec![data], ..Default::default() };
+    let request =
+        ProduceRequest { acks: -1, timeout_ms: 1000, topic_data: vec![topic_data], ..Default::default() };
+    let answer = client.call(&request, 9).responses.remove(0).partition_responses.remove(0);
+    assert_eq!((answer.error_code, answer.base_offset), (ErrorCode::NONE, 0));
+}
+
+#[test]
+fn partitions_go_to_all_log_directories_and_the_metadata_log_to_its_own() {
+    let (logs, metadata) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = |name: &str| logs.path().join(name).display().to_string();
+    let mut running = Running::start(&format!(
+        "log.dirs={},{}\nmetadata.log.dir={}",
+        path("a"),
+        path("b"),
+        metadata.path().display()
+    ));
+    running.client().create(&[("t", 6, &[])]);
+    for round in 0..2 {
+        let count = |dir: &std::path::Path| {
+            std::fs::read_dir(dir)
+                .unwrap()
+                .filter(|e| e.as_ref().unwrap().path().join("partition.metadata").exists())
+                .count()
+        };
+        assert_eq!((count(&logs.path().join("a")), count(&logs.path().join("b"))), (3, 3), "{round}");
+        assert!(metadata.path().join("__cluster_metadata-0").is_dir());
+        assert!(metadata.path().join("meta.properties").is_file());
+        assert!(!logs.path().join("a/__cluster_metadata-0").exists());
+        let described = running.client().call(&DescribeLogDirsRequest::default(), 4);
+        assert_eq!(described.results.len(), 2, "the directory of the metadata is not one for partitions");
+        assert_eq!(running.client().produce("t", 5, Codec::None, &[1]), round);
+        running.restart();
+        assert!(!metadata.path().join(".kafka_cleanshutdown").exists(), "taken by the start");
+    }
+}
+
+#[test]
+fn dynamic_limits_on_connections_hold_from_their_answer_on() {
+    let running = Running::start("");
+    assert_eq!(alter(&running, "max.connections.per.ip", SET, Some("3")).0, ErrorCode::NONE);
+    let held: Vec<_> = (0..5).filter_map(|_| is_let_in(&running)).collect();
+    assert!((1..=3).contains(&held.len()), "{}", held.len());
+    drop(held);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_let_in(&running).is_none() {
+        assert!(Instant::now() < deadline, "closed connections are not given back");
+    }
+    assert_eq!(alter(&running, "max.connections.per.ip", DELETE, None).0, ErrorCode::NONE);
+    let held: Vec<_> = (0..5).filter_map(|_| is_let_in(&running)).collect();
+    assert_eq!(held.len(), 5);
+
+    let (code, message) = alter(&running, "max.connections", SET, Some("1000000"));
+    assert_eq!(code, ErrorCode::INVALID_REQUEST);
+    let message = message.unwrap();
+    assert!(message.contains("max.connections") && message.contains("memory.budget.bytes"), "{message}");
+    assert_eq!(alter(&running, "max.connections", SET, Some("7")).0, ErrorCode::NONE);
+    let more: Vec<_> = (0..5).filter_map(|_| is_let_in(&running)).collect();
+    assert!(more.len() <= 2, "{}", more.len());
+}
+
+#[test]
+fn a_dynamic_message_size_is_the_limit_of_the_next_batch() {
+    let running = Running::start("");
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    assert_eq!(client.produce("t", 0, Codec::None, &[1; 10]), 0);
+    assert_eq!(alter(&running, "message.max.bytes", SET, Some("500")).0, ErrorCode::NONE);
+    let mut batch = BatchBuilder::new(Codec::None);
+    batch.append(1, None, Some(&[b'v'; 600]), &[]).unwrap();
+    let data = PartitionProduceData { index: 0, records: Some(batch.build().unwrap()), ..Default::default() };
+    let topic_data =
+        TopicProduceData { name: "t".to_string(), partition_data: vec![data], ..Default::default() };
+    let request =
+        ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic_data], ..Default::default() };
+    let answer = client.call(&request, 9).responses.remove(0).partition_responses.remove(0);
+    assert_eq!(answer.error_code, ErrorCode::MESSAGE_TOO_LARGE);
+    assert!(answer.error_message.unwrap().contains("max.message.bytes = 500"));
+}
+
+#[test]
+fn more_partitions_than_the_plan_has_room_for_are_refused_when_made_and_at_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let properties =
+        |more: &str| format!("log.dirs={}\nmemory.budget.bytes=64MiB\n{more}", dir.path().display());
+    {
+        let running = Running::start(&properties("max.partitions=20"));
+        let mut client = running.client();
+        client.create(&[("t", 15, &[])]);
+        let topic = CreatableTopic {
+            name: "u".to_string(),
+            num_partitions: 6,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let created = client.call(&CreateTopicsRequest { topics: vec![topic], ..Default::default() }, 7);
+        assert_eq!(created.topics[0].error_code, ErrorCode::POLICY_VIOLATION);
+        let message = created.topics[0].error_message.clone().unwrap();
+        assert!(message.contains("15 of at most max.partitions=20"), "{message}");
+    }
+    let text = format!(
+        "{}\nnode.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nhttp.listener=",
+        properties("max.partitions=10")
+    );
+    let config = BrokerConfig::from_properties(&PropertySet::parse(text.as_bytes()).unwrap()).unwrap().config;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let error =
+        runtime.block_on(Server::start(config)).err().expect("15 partitions do not fit in a plan for 10");
+    assert!(matches!(error, ServerError::Limit { count: 15, limit: 10, .. }), "{error}");
+    assert!(error.to_string().contains("max.partitions"), "{error}");
+}
