@@ -16,9 +16,9 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Args)]
 pub(crate) struct LogOptions {
     /// Format of the log on standard error
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     log_format: LogFormat,
-    /// Least severe level, or directives such as info,weir_storage=debug
+    /// error, warn, info, debug or trace, or directives such as info,weir_storage=debug
     #[arg(long, default_value = "info", value_name = "LEVEL")]
     log_level: String,
 }

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments.
 
+mod bench;
 mod commands;
 mod demo;
 mod load;
@@ -17,23 +18,35 @@ use weir_budget::CountingAllocator;
 static ALLOCATOR: CountingAllocator<tikv_jemallocator::Jemalloc> =
     CountingAllocator::new(tikv_jemallocator::Jemalloc);
 
-/// Kafka whose memory is bounded by construction.
+/// Kafka whose memory is bounded by construction
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, arg_required_else_help = true)]
+#[command(name = "weir", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  weir server                                    a broker on 127.0.0.1:9092, topics made on demand
+  weir server server.properties --override memory.budget.bytes=64MiB
+  weir demo                                      what the memory bound is worth, in a minute
+  weir bench produce --producers 4 --throughput 50000
+  weir log dump weir-data/t-0 --deep
+
+Exit codes: 0 done, 1 failed with the reason on standard error, 2 wrong arguments.";
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a broker: with no file on 127.0.0.1:9092, data in ./weir-data
+    /// Run a broker until SIGTERM; without a file on 127.0.0.1:9092, data in ./weir-data
     Server(commands::server::Arguments),
-    /// Print the memory plan of a server without starting it
+    /// Print the sum that bounds a server's memory, without starting it
     Plan(commands::plan::Arguments),
-    /// Attack a broker of 64 MiB with gigabytes and show what becomes of its memory
+    /// Attack a broker of 64 MiB with gigabytes and show what becomes of its memory; needs no client
     Demo(commands::demo::Arguments),
-    /// Look into a log directory
+    /// Measure how fast a broker takes and gives records, weir or Kafka
+    Bench(commands::bench::Arguments),
+    /// Look into the files of a log directory and check them
     Log(commands::log::Arguments),
 }
 
@@ -42,6 +55,7 @@ fn main() -> ExitCode {
         Command::Server(arguments) => commands::server::run(&arguments),
         Command::Plan(arguments) => commands::plan::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Log(arguments) => commands::log::run(&arguments),
     };
     match outcome {

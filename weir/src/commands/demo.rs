@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::print;
 use crate::demo::{self, Options};
 
 /// Arguments of `weir demo`.
@@ -14,9 +15,18 @@ pub(crate) struct Arguments {
     /// How long new huge requests are sent; those under way are waited for
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Connections that each send a huge request, all at once
+    #[arg(long, default_value_t = 80, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    connections: u32,
+    /// Batches of 1 MiB in each huge request
+    #[arg(long, default_value_t = 79, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=100))]
+    batches: i32,
     /// memory.budget.bytes of the broker
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     budget: String,
+    /// Print text for people or JSON for programs; progress goes to standard error
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    format: String,
     /// Write the report as one HTML page too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -27,8 +37,13 @@ pub(crate) struct Arguments {
 
 /// Runs the demo and prints its report. Fails when the bound was broken or an answer was an error.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let options =
-        Options { seconds: arguments.seconds, budget: arguments.budget.clone(), dir: arguments.dir.clone() };
+    let options = Options {
+        seconds: arguments.seconds,
+        connections: arguments.connections as usize,
+        batches: arguments.batches,
+        budget: arguments.budget.clone(),
+        dir: arguments.dir.clone(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -40,10 +55,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             name = interrupted() => Err(name.map_or_else(|error| error, |name| format!("ended by {name}"))),
         }
     })?;
-    print!("{}", report.text(std::io::stdout().is_terminal()));
+    match arguments.format.as_str() {
+        "json" => print(&format!("{:#}\n", report.json()))?,
+        _ => print(&report.text(std::io::stdout().is_terminal()))?,
+    }
     if let Some(path) = &arguments.html {
         std::fs::write(path, report.html()).map_err(|error| format!("{}: {error}", path.display()))?;
-        println!("the page is in {}", path.display());
+        eprintln!("the page is in {}", path.display());
     }
     let faults = report.faults();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }

@@ -38,7 +38,7 @@ struct DumpArguments {
     #[arg(long, default_value_t = 200, value_name = "BYTES")]
     width: usize,
     /// What the records are
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto", value_name = "KIND")]
     records_as: RecordsAs,
 }
 

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::print;
 use super::server::PropertyArguments;
 
 /// Arguments of `weir plan`.
@@ -29,12 +30,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
                 })
             })
             .collect();
+        let counts = &layout.counts;
         let plan = serde_json::json!({
-            "limit_bytes": layout.plan.limit, "sum_bytes": layout.plan.sum(), "terms": terms,
+            "limit_bytes": layout.plan.limit,
+            "sum_bytes": layout.plan.sum(),
+            "terms": terms,
+            "counts": {
+                "connections": counts.connections,
+                "partitions": counts.partitions,
+                "producer_ids": counts.producer_ids,
+                "session_partitions": counts.session_partitions,
+                "metadata_bytes": counts.metadata_bytes,
+            },
         });
-        println!("{plan:#}");
+        print(&format!("{plan:#}\n"))
     } else {
-        print!("{}", layout.plan);
+        print(&layout.plan.to_string())
     }
-    Ok(())
 }

@@ -15,10 +15,10 @@ const SIGXFSZ: i32 = 25;
 /// Arguments that name a server's properties.
 #[derive(Debug, Args)]
 pub(crate) struct PropertyArguments {
-    /// A Kafka server.properties file; without one the embedded defaults apply
+    /// Kafka's server.properties, as it is; without one the embedded defaults apply
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Set a property over the file, may be repeated
+    /// Set a property, over the file; may be repeated
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }

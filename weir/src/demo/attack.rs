@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use weir_protocol::messages::ApiKey;
 use weir_protocol::records::{BatchBuilder, Codec};
 
+use super::Options;
 use crate::load::LoadError;
 use crate::load::client::Client;
 use crate::load::fetch::fetch;
@@ -49,9 +50,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(seconds: u64) -> Result<Self, String> {
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
         let batch_bytes = batch_of(1 << 20, now_ms()).map_err(|error| error.to_string())?.len();
-        Ok(Plan { floods: 80, batches: 79, batch_bytes, promises: 200, promised_bytes: 100 << 20, seconds })
+        Ok(Plan {
+            floods: options.connections,
+            batches: options.batches,
+            batch_bytes,
+            promises: 200,
+            promised_bytes: 100 << 20,
+            seconds: options.seconds,
+        })
     }
 
     /// Bytes of one huge request.

@@ -31,6 +31,10 @@ const AFTER: Duration = Duration::from_secs(3);
 pub(crate) struct Options {
     /// How long new huge requests are sent, seconds.
     pub(crate) seconds: u64,
+    /// Connections that each send a huge request.
+    pub(crate) connections: usize,
+    /// Batches of 1 MiB in a huge request.
+    pub(crate) batches: i32,
     /// `memory.budget.bytes` of the broker.
     pub(crate) budget: String,
     /// Where the broker's directory is made; the system's temporary directory if `None`.
@@ -47,7 +51,7 @@ pub(crate) async fn run(options: &Options) -> Result<Report, String> {
     live.say(&format!("starting a broker with memory.budget.bytes={}", options.budget));
     let broker = BrokerProcess::start(options).await?;
     let sampler = Sampler::start(broker.pid())?;
-    let plan = Plan::new(options.seconds)?;
+    let plan = Plan::new(options)?;
     let attack = attack::Attack::prepare(broker.kafka(), plan).await?;
     live.say(&plan.sentence());
 
@@ -67,7 +71,7 @@ pub(crate) async fn run(options: &Options) -> Result<Report, String> {
     Ok(Report { plan, attacked, behaved, memory, at_rest, phases: (began, ended) })
 }
 
-/// Progress while it runs: a bar on a terminal, a line every two seconds elsewhere.
+/// Progress on standard error while it runs: a bar on a terminal, a line every two seconds elsewhere.
 struct Live {
     bar: Option<indicatif::ProgressBar>,
 }
@@ -88,7 +92,7 @@ impl Live {
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => println!("{text}"),
+            None => eprintln!("{text}"),
         }
     }
 
@@ -123,7 +127,7 @@ impl Live {
                 );
                 match &bar {
                     Some(bar) => bar.set_message(line),
-                    None => println!("{:>5.1} s  {line}", began.elapsed().as_secs_f64()),
+                    None => eprintln!("{:>5.1} s  {line}", began.elapsed().as_secs_f64()),
                 }
             }
         })

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
+use serde_json::{Value, json};
 
-use super::attack::{Attacked, Behaved, Plan};
+use super::attack::{Attacked, Behaved, Outcome, Plan};
 use super::memory::Page;
 use super::{chart, page};
 
@@ -184,6 +185,48 @@ impl Report {
         )
     }
 
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        let ms = |duration: Duration| duration.as_secs_f64() * 1000.0;
+        let outcome = |outcome: &Outcome| {
+            json!({
+                "sent": outcome.sent,
+                "answered": outcome.answered,
+                "errors": outcome.errors,
+                "first_error": outcome.first_error,
+                "latency_ms": {
+                    "p50": ms(outcome.latencies.quantile(0.5)),
+                    "p99": ms(outcome.latencies.quantile(0.99)),
+                    "max": ms(outcome.latencies.longest()),
+                },
+            })
+        };
+        let Report { plan, attacked, behaved, .. } = self;
+        let page = self.at_rest.clone().unwrap_or_default();
+        json!({
+            "held": self.faults().is_empty(),
+            "faults": self.faults(),
+            "memory_bytes": {
+                "budget": self.limit(),
+                "peak": self.peak(),
+                "before": self.memory_at(self.phases.0),
+                "after": self.memory.last().map_or(0, |(_, bytes)| *bytes),
+                "leased_after": page.leased,
+                "asked_for_at_once": plan.asked_bytes(),
+            },
+            "huge_requests": {
+                "connections": plan.floods,
+                "bytes": plan.request_bytes(),
+                "bytes_per_second": self.bytes_per_second(),
+                "outcome": outcome(&attacked.floods),
+            },
+            "promises": { "connections": plan.promises, "held_open": attacked.promises_open },
+            "producer": outcome(&behaved.producer),
+            "consumer": { "outcome": outcome(&behaved.consumer), "missing": behaved.missing },
+            "cut_off": page.stalled,
+        })
+    }
+
     /// The same as one page without anything outside of it.
     pub(crate) fn html(&self) -> String {
         page::render(self)
@@ -192,7 +235,6 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attack::Outcome;
     use super::*;
 
     fn report(peak: u64, flood_errors: u64) -> Report {
@@ -231,6 +273,8 @@ mod tests {
         let broken = report((64 << 20) + 1, 0);
         assert_eq!(broken.faults(), ["the bound was broken: 64.0 MiB of 64.0 MiB"]);
         assert_eq!(report(1, 3).faults().len(), 1);
+        assert_eq!(held.json()["held"], true);
+        assert_eq!(report(1, 3).json()["huge_requests"]["outcome"]["errors"], 3);
         let mut gone = report(1, 0);
         gone.at_rest = None;
         assert_eq!(gone.faults(), ["the broker did not answer at the end"]);

@@ -1,10 +1,9 @@
 //! One connection to a broker: a request, its answer, the next one.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, ToSocketAddrs};
 use weir_protocol::messages::k19_create_topics::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
 };
@@ -23,20 +22,20 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// An open connection.
 pub(crate) struct Client {
     pub(super) stream: TcpStream,
-    correlation_id: i32,
+    pub(super) head: Head,
+    max_answer_bytes: u32,
+}
+
+/// Makes the heads of a connection's requests.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) correlation_id: i32,
     client_id: &'static str,
 }
 
-impl Client {
-    /// Connects to a broker under a name that its log may show.
-    pub(crate) async fn connect(address: SocketAddr, client_id: &'static str) -> Result<Self, LoadError> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Client { stream, correlation_id: 0, client_id })
-    }
-
-    /// Size prefix and header of a request whose body has `body_bytes`.
-    pub(super) fn head(
+impl Head {
+    /// Size prefix and header of the next request, whose body has `body_bytes`.
+    pub(super) fn next(
         &mut self,
         api: ApiKey,
         version: i16,
@@ -58,6 +57,59 @@ impl Client {
         header.encode(&mut head, header_version)?;
         Ok(head)
     }
+}
+
+/// Reads the answer to the request with this correlation id from the stream.
+pub(super) async fn read_answer<R>(
+    stream: &mut (impl AsyncRead + Unpin),
+    correlation_id: i32,
+    (api, version): (ApiKey, i16),
+    max_bytes: u32,
+    decode: fn(&mut Reader<'_>, i16) -> Result<R, DecodeError>,
+) -> Result<R, LoadError> {
+    let read = async {
+        let size = stream.read_i32().await?;
+        let length = u32::try_from(size).ok().filter(|length| *length <= max_bytes);
+        let Some(length) = length else {
+            return Err(LoadError::TooLarge { api, size, limit: max_bytes });
+        };
+        let mut bytes = Vec::new();
+        stream.take(u64::from(length)).read_to_end(&mut bytes).await?;
+        if bytes.len() < length as usize {
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+        }
+        let fail = |error| LoadError::Decode { api, error };
+        let mut reader = Reader::new(&bytes, DECODE_BYTES.max(2 * bytes.len()));
+        let found = reader.i32().map_err(fail)?;
+        if found != correlation_id {
+            return Err(LoadError::Correlation { found, expected: correlation_id });
+        }
+        if api.response_header_version(version) >= 1 {
+            reader.u8().map_err(fail)?;
+        }
+        decode(&mut reader, version).map_err(fail)
+    };
+    match tokio::time::timeout(PATIENCE, read).await {
+        Ok(answer) => answer,
+        Err(_) => Err(LoadError::TimedOut { api, seconds: PATIENCE.as_secs() }),
+    }
+}
+
+impl Client {
+    /// Connects to a broker under a name that its log may show.
+    pub(crate) async fn connect(
+        address: impl ToSocketAddrs,
+        client_id: &'static str,
+    ) -> Result<Self, LoadError> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Client { stream, head: Head { correlation_id: 0, client_id }, max_answer_bytes: MAX_ANSWER_BYTES })
+    }
+
+    /// Takes answers of up to this size; a few of that size are in memory at a time.
+    pub(crate) fn take_answers_of(&mut self, bytes: u32) {
+        self.max_answer_bytes = self.max_answer_bytes.max(bytes);
+    }
 
     /// Sends a request and reads its answer.
     pub(crate) async fn call<R>(
@@ -69,7 +121,7 @@ impl Client {
     ) -> Result<R, LoadError> {
         let mut count = Counter::default();
         encode(&mut count)?;
-        let mut request = self.head(api, version, count.0)?;
+        let mut request = self.head.next(api, version, count.0)?;
         encode(&mut request)?;
         self.stream.write_all(&request).await?;
         self.answer(api, version, decode).await
@@ -82,41 +134,11 @@ impl Client {
         version: i16,
         decode: fn(&mut Reader<'_>, i16) -> Result<R, DecodeError>,
     ) -> Result<R, LoadError> {
-        match tokio::time::timeout(PATIENCE, self.read_answer(api, version, decode)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(LoadError::TimedOut { api, seconds: PATIENCE.as_secs() }),
-        }
+        let (id, limit) = (self.head.correlation_id, self.max_answer_bytes);
+        read_answer(&mut self.stream, id, (api, version), limit, decode).await
     }
 
-    async fn read_answer<R>(
-        &mut self,
-        api: ApiKey,
-        version: i16,
-        decode: fn(&mut Reader<'_>, i16) -> Result<R, DecodeError>,
-    ) -> Result<R, LoadError> {
-        let size = self.stream.read_i32().await?;
-        let length = u32::try_from(size).ok().filter(|length| *length <= MAX_ANSWER_BYTES);
-        let Some(length) = length else {
-            return Err(LoadError::TooLarge { api, size, limit: MAX_ANSWER_BYTES });
-        };
-        let mut bytes = Vec::new();
-        (&mut self.stream).take(u64::from(length)).read_to_end(&mut bytes).await?;
-        if bytes.len() < length as usize {
-            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
-        }
-        let fail = |error| LoadError::Decode { api, error };
-        let mut reader = Reader::new(&bytes, DECODE_BYTES);
-        let found = reader.i32().map_err(fail)?;
-        if found != self.correlation_id {
-            return Err(LoadError::Correlation { found, expected: self.correlation_id });
-        }
-        if api.response_header_version(version) >= 1 {
-            reader.u8().map_err(fail)?;
-        }
-        decode(&mut reader, version).map_err(fail)
-    }
-
-    /// Creates a topic.
+    /// Creates a topic with the broker's number of replicas.
     pub(crate) async fn create_topic(
         &mut self,
         name: &str,
@@ -128,7 +150,7 @@ impl Client {
             topics: vec![CreatableTopic {
                 name: name.to_string(),
                 num_partitions: partitions,
-                replication_factor: 1,
+                replication_factor: -1,
                 configs: configs
                     .iter()
                     .map(|(name, value)| CreatableTopicConfig {

@@ -12,12 +12,18 @@ const DOUBLINGS: u64 = 32;
 pub(crate) struct Latencies {
     counts: Vec<u64>,
     count: u64,
+    total_us: u128,
     longest: Duration,
 }
 
 impl Default for Latencies {
     fn default() -> Self {
-        Latencies { counts: vec![0; (STEPS * (DOUBLINGS + 1)) as usize], count: 0, longest: Duration::ZERO }
+        Latencies {
+            counts: vec![0; (STEPS * (DOUBLINGS + 1)) as usize],
+            count: 0,
+            total_us: 0,
+            longest: Duration::ZERO,
+        }
     }
 }
 
@@ -42,18 +48,38 @@ fn upper_us(bucket: u64) -> u64 {
 impl Latencies {
     /// Counts one.
     pub(crate) fn note(&mut self, took: Duration) {
+        self.note_many(took, 1);
+    }
+
+    /// Counts several that took the same.
+    pub(crate) fn note_many(&mut self, took: Duration, number: u64) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let last = self.counts.len() - 1;
         if let Some(count) = self.counts.get_mut(bucket(us).min(last)) {
-            *count += 1;
+            *count += number;
         }
-        self.count += 1;
+        self.count += number;
+        self.total_us += u128::from(us) * u128::from(number);
         self.longest = self.longest.max(took);
     }
 
     /// How many were counted.
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Adds what another one counted.
+    pub(crate) fn add(&mut self, other: &Latencies) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.count += other.count;
+        self.total_us += other.total_us;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// The mean; zero without any.
+    pub(crate) fn mean(&self) -> Duration {
+        let mean = self.total_us.checked_div(u128::from(self.count)).unwrap_or(0);
+        Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
     /// The longest.
@@ -91,6 +117,20 @@ mod tests {
         }
         assert_eq!(latencies.quantile(1.0), Duration::from_micros(10_000));
         assert_eq!((latencies.count(), latencies.longest()), (10_000, Duration::from_micros(10_000)));
+    }
+
+    #[test]
+    fn what_several_count_adds_up() {
+        let (mut one, mut other) = (Latencies::default(), Latencies::default());
+        one.note_many(Duration::from_micros(10), 3);
+        other.note(Duration::from_micros(50));
+        one.add(&other);
+        assert_eq!(
+            (one.count(), one.mean(), one.longest()),
+            (4, Duration::from_micros(20), Duration::from_micros(50))
+        );
+        assert_eq!(one.quantile(0.75), Duration::from_micros(10));
+        assert_eq!(Latencies::default().mean(), Duration::ZERO);
     }
 
     #[test]

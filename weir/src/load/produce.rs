@@ -1,6 +1,7 @@
 //! Produce requests that send one batch again and again from one copy in memory.
 
 use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use weir_protocol::messages::k00_produce::ProduceResponse;
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::{BatchBuilder, Codec};
@@ -10,10 +11,12 @@ use weir_protocol::wire::{
 };
 
 use super::LoadError;
-use super::client::Client;
+use super::client::{Client, Head, read_answer};
 
 /// The version that is sent: flexible, topics by name.
 const VERSION: i16 = 9;
+/// An answer names one partition.
+const MAX_ANSWER_BYTES: u32 = 64 * 1024;
 /// Up to this size a batch is sent in one write with what stands before it.
 const SMALL_BATCH_BYTES: usize = 16 * 1024;
 
@@ -69,7 +72,7 @@ impl Produce<'_> {
 
     /// Sends the request and reads its answer; the first error in it is an error.
     pub(crate) async fn send(&self, client: &mut Client) -> Result<(), LoadError> {
-        let mut pending = client.head(ApiKey::Produce, VERSION, self.body_bytes()?)?;
+        let mut pending = client.head.next(ApiKey::Produce, VERSION, self.body_bytes()?)?;
         self.put_start(&mut pending)?;
         for index in 0..self.partitions {
             self.put_partition(&mut pending, index)?;
@@ -83,20 +86,83 @@ impl Produce<'_> {
             self.put_end(&mut pending, index);
         }
         client.stream.write_all(&pending).await?;
-        let answer = client.answer(ApiKey::Produce, VERSION, ProduceResponse::decode).await?;
-        for topic in answer.responses {
-            for partition in topic.partition_responses {
-                if partition.error_code != ErrorCode::NONE {
-                    return Err(LoadError::Answer {
-                        api: ApiKey::Produce,
-                        what: format!("{}-{}", topic.name, partition.index),
-                        code: partition.error_code,
-                        message: partition.error_message,
-                    });
-                }
+        first_error(client.answer(ApiKey::Produce, VERSION, ProduceResponse::decode).await?)
+    }
+}
+
+/// The first error in an answer, if there is one.
+fn first_error(answer: ProduceResponse) -> Result<(), LoadError> {
+    for topic in answer.responses {
+        for partition in topic.partition_responses {
+            if partition.error_code != ErrorCode::NONE {
+                return Err(LoadError::Answer {
+                    api: ApiKey::Produce,
+                    what: format!("{}-{}", topic.name, partition.index),
+                    code: partition.error_code,
+                    message: partition.error_message,
+                });
             }
         }
+    }
+    Ok(())
+}
+
+/// One end of a connection on which several produce requests are under way: it sends.
+pub(crate) struct ProduceWriter {
+    stream: OwnedWriteHalf,
+    head: Head,
+}
+
+/// The other end: it reads the answers, which come in the order of the requests.
+pub(crate) struct AnswerReader {
+    stream: OwnedReadHalf,
+    correlation_id: i32,
+}
+
+/// Splits a connection whose requests are all answered.
+pub(crate) fn pipeline(client: Client) -> (ProduceWriter, AnswerReader) {
+    let (reader, writer) = client.stream.into_split();
+    let correlation_id = client.head.correlation_id;
+    (ProduceWriter { stream: writer, head: client.head }, AnswerReader { stream: reader, correlation_id })
+}
+
+impl ProduceWriter {
+    /// Sends one batch for one partition. With acks = 0 there is no answer.
+    pub(crate) async fn send(
+        &mut self,
+        (topic, partition): (&str, i32),
+        acks: i16,
+        batch: &[u8],
+    ) -> Result<(), LoadError> {
+        let request = Produce { topic, partitions: 1, acks, batch };
+        let mut count = Counter::default();
+        request.put_start(&mut count)?;
+        request.put_partition(&mut count, partition)?;
+        request.put_end(&mut count, 0);
+        let mut start = self.head.next(ApiKey::Produce, VERSION, count.0 + batch.len())?;
+        request.put_start(&mut start)?;
+        request.put_partition(&mut start, partition)?;
+        let mut end = Vec::with_capacity(3);
+        request.put_end(&mut end, 0);
+        if batch.len() <= SMALL_BATCH_BYTES {
+            start.extend_from_slice(batch);
+            start.extend_from_slice(&end);
+            self.stream.write_all(&start).await?;
+        } else {
+            self.stream.write_all(&start).await?;
+            self.stream.write_all(batch).await?;
+            self.stream.write_all(&end).await?;
+        }
         Ok(())
+    }
+}
+
+impl AnswerReader {
+    /// Reads the next answer; the first error in it is an error.
+    pub(crate) async fn next(&mut self) -> Result<(), LoadError> {
+        self.correlation_id = self.correlation_id.wrapping_add(1);
+        let (id, what) = (self.correlation_id, (ApiKey::Produce, VERSION));
+        first_error(read_answer(&mut self.stream, id, what, MAX_ANSWER_BYTES, ProduceResponse::decode).await?)
     }
 }
 

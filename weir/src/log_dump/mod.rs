@@ -5,6 +5,8 @@
 //! Invariant: memory is bounded by the windows and by one batch of at most [`MAX_BATCH_BYTES`], never by what a file
 //! claims.
 
+#[cfg(test)]
+mod fuzz;
 mod indexes;
 mod print;
 mod records;

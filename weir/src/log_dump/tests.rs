@@ -137,12 +137,11 @@ fn a_directory_of_ours_is_shown_whole_and_without_a_complaint() {
     assert!(String::from_utf8(text).unwrap().contains("key: \"key\" value: \"value 0 of batch 1 x\""));
 }
 
-#[test]
-fn the_directory_of_a_server_is_shown_with_its_metadata_records() {
-    let root = tempfile::tempdir().unwrap();
+/// Starts and stops a server on a directory.
+fn run_server(root: &Path) {
     let mut properties = PropertySet::embedded();
     for setting in [
-        &format!("log.dirs={}", root.path().display()),
+        &format!("log.dirs={}", root.display()),
         "listeners=PLAINTEXT://127.0.0.1:0",
         "http.listener=",
         "memory.budget.bytes=64MiB",
@@ -152,6 +151,12 @@ fn the_directory_of_a_server_is_shown_with_its_metadata_records() {
     let config = BrokerConfig::from_properties(&properties).unwrap().config;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async { Server::start(config).await.unwrap().stop().await.unwrap() });
+}
+
+#[test]
+fn the_directory_of_a_server_is_shown_with_its_metadata_records() {
+    let root = tempfile::tempdir().unwrap();
+    run_server(root.path());
     let (_, lines) = lines_of(&[root.path().to_path_buf()]);
     assert_eq!(damages(&lines), Vec::<&Value>::new());
     for kind in ["RegisterBrokerRecord", "FeatureLevelRecord", "LeaderChange", "SnapshotHeader"] {
@@ -215,6 +220,50 @@ fn a_flipped_bit_a_cut_and_a_wrong_entry_are_named_with_their_places() {
     let (totals, _) = lines_of(&[times]);
     assert!(totals.damages > 0);
 
+    let epochs = dir.join("leader-epoch-checkpoint");
+    for (text, part) in [
+        ("1\n1\n0 0\n", "unknown version"),
+        ("0\nmany\n", "is no number"),
+        ("0\n2\n0 0\n", "promises 2 entries and holds 1"),
+        ("0\n2\n1 5\n0 9\n", "line 4 is no entry"),
+        ("0\n1\n0\n", "line 3 is no entry"),
+    ] {
+        std::fs::write(&epochs, text).unwrap();
+        let (_, lines) = lines_of(std::slice::from_ref(&epochs));
+        let found = damages(&lines);
+        assert!(
+            found.iter().any(|line| line["reason"].as_str().unwrap().contains(part)),
+            "{text}: {found:?}"
+        );
+    }
+    for (name, text, part) in [
+        ("partition.metadata", "version: 7\ntopic_id: x\n", ""),
+        ("00000000000000000009.snapshot", "ab", "fewer than a snapshot has"),
+        ("00000000000000000009.txnindex", "abc", ""),
+        ("00000000000000000009.log", "abc", "fewer than a batch header"),
+        ("00000000000000000009-0000000001.checkpoint", "nonsense", ""),
+    ] {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        let (_, lines) = lines_of(&[path]);
+        let found = damages(&lines);
+        assert!(
+            found.iter().any(|line| line["reason"].as_str().unwrap().contains(part)),
+            "{name}: {lines:?}"
+        );
+    }
+    for (name, text) in [
+        ("meta.properties", "version=9\n"),
+        ("quorum-state", "{}"),
+        (".kafka_cleanshutdown", "{"),
+        ("recovery-point-offset-checkpoint", "0\n1\nt 0 -5\n"),
+    ] {
+        let path = root.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let (totals, lines) = lines_of(&[path]);
+        assert!(totals.damages > 0, "{name}: {lines:?}");
+    }
+
     let (totals, lines) = lines_of(&[dir.join("nothing")]);
     assert_eq!((totals.damages, damages(&lines).len()), (1, 1));
 }
@@ -262,6 +311,96 @@ fn files_garbled_at_random_never_end_the_dump() {
         let options = Options { json: round % 2 == 0, ..OPTIONS };
         dump(std::slice::from_ref(path), &options, &mut std::io::sink()).unwrap();
         std::fs::write(path, &whole).unwrap();
+    }
+}
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/log_dump");
+
+fn corpus() -> Vec<Vec<u8>> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(CORPUS).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn the_corpus_and_thousands_of_its_kin_are_shown() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x0dd_b0a7_u64);
+    println!("SEED={seed}");
+    let corpus = corpus();
+    assert!(corpus.len() >= fuzz::NAMES.len());
+    corpus.iter().for_each(|seed| fuzz::fuzz_log_dump(seed));
+    let mut state = seed;
+    let mut below = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit.max(1) as u64) as usize
+    };
+    for _ in 0..3000 {
+        let mut bytes = corpus[below(corpus.len())].clone();
+        for _ in 0..=below(3) {
+            let at = below(bytes.len());
+            match below(5) {
+                0 => bytes[at] ^= 1 << below(8),
+                1 => bytes[at] = below(256) as u8,
+                2 => bytes.truncate(at + 1),
+                3 => {
+                    let end = (at + 1 + below(16)).min(bytes.len());
+                    let piece = bytes[at..end].to_vec();
+                    bytes.extend(piece);
+                }
+                _ if bytes.len() >= at + 4 => {
+                    let value = [i32::MAX, i32::MIN, -1, 0, 1 << 20][below(5)];
+                    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+                }
+                _ => {}
+            }
+        }
+        fuzz::fuzz_log_dump(&bytes);
+    }
+}
+
+#[test]
+#[ignore = "writes the corpus"]
+fn write_the_corpus() {
+    let root = tempfile::tempdir().unwrap();
+    write_directory(root.path());
+    let server = tempfile::tempdir().unwrap();
+    run_server(server.path());
+    std::fs::create_dir_all(CORPUS).unwrap();
+    let find = |root: &Path, dir: &str, end: &str| -> Vec<u8> {
+        let dir = if dir.is_empty() { root.to_path_buf() } else { root.join(dir) };
+        let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.file_name().unwrap().to_str().unwrap().ends_with(end))
+            .filter(|path| std::fs::metadata(path).unwrap().len() > 0)
+            .collect();
+        files.sort();
+        let bytes = std::fs::read(files.first().unwrap_or_else(|| panic!("no {end}"))).unwrap();
+        bytes[..bytes.len().min(2000)].to_vec()
+    };
+    let sources: [(&Path, &str, &str); 14] = [
+        (root.path(), "shown-0", ".log"),
+        (root.path(), "__consumer_offsets-4", ".log"),
+        (server.path(), "__cluster_metadata-0", ".log"),
+        (root.path(), "shown-0", ".index"),
+        (root.path(), "shown-0", ".timeindex"),
+        (root.path(), "shown-0", ".txnindex"),
+        (root.path(), "shown-0", ".snapshot"),
+        (root.path(), "shown-0", "leader-epoch-checkpoint"),
+        (root.path(), "shown-0", "partition.metadata"),
+        (server.path(), "", "bootstrap.checkpoint"),
+        (server.path(), "__cluster_metadata-0", "quorum-state"),
+        (server.path(), "", "meta.properties"),
+        (root.path(), "", "recovery-point-offset-checkpoint"),
+        (root.path(), "", ".kafka_cleanshutdown"),
+    ];
+    for (kind, (root, dir, end)) in sources.into_iter().enumerate() {
+        let mut seed = vec![kind as u8];
+        seed.extend(find(root, dir, end));
+        std::fs::write(format!("{CORPUS}/{kind:02}"), seed).unwrap();
     }
 }
 

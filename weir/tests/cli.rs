@@ -1,0 +1,185 @@
+//! The command as a shell sees it: help, exit codes, reasons for a start that is refused, a short demo.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn weir(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The reason with which a command that failed ended.
+fn reason(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
+    let text = stderr(output);
+    let at = text.rfind("weir: ").unwrap_or_else(|| panic!("no reason in {text}"));
+    text[at..].trim_end().to_string()
+}
+
+/// A start that is refused; log lines are left out.
+fn refused(log_dir: &Path, overrides: &[&str]) -> String {
+    let log_dirs = format!("log.dirs={}", log_dir.display());
+    let mut arguments =
+        vec!["server", "--log-level", "error", "--override", "http.listener=", "--override", &log_dirs];
+    let listens = overrides.iter().any(|setting| setting.starts_with("listeners="));
+    let setting = ["--override", "listeners=PLAINTEXT://127.0.0.1:0"];
+    arguments.extend(if listens { &[][..] } else { &setting[..] });
+    arguments.extend(overrides.iter().flat_map(|setting| ["--override", *setting]));
+    reason(&weir(&arguments))
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let help = weir(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let text = stdout(&help);
+    for command in ["server", "plan", "demo", "bench", "log"] {
+        assert!(text.contains(&format!("  {command} ")), "{command} in {text}");
+        let own = weir(&[command, "--help"]);
+        assert_eq!(own.status.code(), Some(0));
+        assert!(stdout(&own).contains(&format!("Usage: weir {command}")), "{}", stdout(&own));
+    }
+    for path in [&["log", "dump"][..], &["bench", "produce"], &["bench", "fetch"]] {
+        let own = weir(&[path, &["--help"]].concat());
+        assert!(own.status.success() && stdout(&own).contains("--format"), "{}", stdout(&own));
+    }
+    assert!(stdout(&weir(&["--version"])).starts_with("weir "));
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
+    for (arguments, part) in [
+        (&["--nonsense"][..], "--help"),
+        (&["serve"], "server"),
+        (&["plan", "--format", "xml"], "text, json"),
+        (&["bench", "produce", "--acks", "2"], "0, 1, -1, all"),
+        (&["bench", "produce", "--record-size", "0"], "--record-size"),
+        (&["log", "dump"], "<FILE|DIR>"),
+    ] {
+        let output = weir(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+    assert_eq!(weir(&[]).status.code(), Some(2), "help is what is meant, and nothing was done");
+}
+
+#[test]
+fn settings_that_are_wrong_are_all_named_with_value_and_limit() {
+    let output = weir(&["plan", "--override", "num.partitions=0", "--override", "memory.budget.bytes=64m"]);
+    let text = reason(&output);
+    assert!(text.contains("invalid value 0 for num.partitions: value must be at least 1"), "{text}");
+    assert!(text.contains("write 64MiB"), "{text}");
+    assert!(reason(&weir(&["plan", "--override", "nothing"])).contains("name=value"));
+    assert!(reason(&weir(&["plan", "/no/such/file"])).contains("cannot read /no/such/file"));
+    let text = reason(&weir(&["plan", "--override", "max.partitions=1000000"]));
+    assert!(text.contains("lower max.partitions") && text.contains("memory.budget.bytes"), "{text}");
+}
+
+#[test]
+fn the_plan_is_text_for_people_and_json_for_programs() {
+    let text = stdout(&weir(&["plan"]));
+    assert!(text.contains("receive") && text.contains("of 256.00 MiB"), "{text}");
+    let json: Value = serde_json::from_str(&stdout(&weir(&[
+        "plan",
+        "--format",
+        "json",
+        "--override",
+        "memory.budget.bytes=64MiB",
+        "--override",
+        "max.partitions=10000",
+    ])))
+    .unwrap();
+    let sum: u64 = json["terms"].as_array().unwrap().iter().map(|term| term["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(json["sum_bytes"].as_u64(), Some(sum));
+    assert!(sum <= 64 << 20 && json["limit_bytes"] == 64 << 20, "{json}");
+    assert_eq!(json["counts"]["partitions"], 10_000);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["plan", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_start_that_cannot_work_is_refused_with_the_place_to_look_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let text = refused(&dir.path().join("a"), &[&format!("listeners=PLAINTEXT://127.0.0.1:{port}")]);
+    assert!(text.contains(&format!("cannot listen on PLAINTEXT://127.0.0.1:{port}")), "{text}");
+    assert!(text.contains("in use"), "{text}");
+    let text = refused(&dir.path().join("a"), &[&format!("http.listener=127.0.0.1:{port}")]);
+    assert!(text.contains("http.listener") && text.contains("in use"), "{text}");
+
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let text = refused(&file.join("data"), &[]);
+    assert!(text.starts_with("weir: log.dirs: ") && text.contains("file/data"), "{text}");
+
+    let newer = dir.path().join("newer");
+    std::fs::create_dir(&newer).unwrap();
+    std::fs::write(newer.join("meta.properties"), b"version=9\nnode.id=1\ncluster.id=c\n").unwrap();
+    let text = refused(&newer, &[]);
+    assert!(text.contains("newer/meta.properties") && text.contains('9'), "{text}");
+    std::fs::write(newer.join("meta.properties"), b"version=1\nnode.id=8\ncluster.id=c\n").unwrap();
+    let text = refused(&newer, &[]);
+    assert!(text.contains("belongs to node 8") && text.contains("node.id is 1"), "{text}");
+
+    for setting in ["listeners=SSL://127.0.0.1:0", "authorizer.class.name=x", "zookeeper.connect=z:2181"] {
+        let text = refused(&dir.path().join("b"), &[setting]);
+        assert!(text.contains(setting.split('=').next().unwrap()), "{setting}: {text}");
+        assert!(!dir.path().join("b").exists(), "nothing is made by a start that is refused");
+    }
+}
+
+#[test]
+fn a_short_demo_holds_the_bound_and_writes_its_reports() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = dir.path().join("demo.html");
+    let output = weir(&[
+        "demo",
+        "--seconds",
+        "1",
+        "--connections",
+        "24",
+        "--batches",
+        "8",
+        "--format",
+        "json",
+        "--html",
+        html.to_str().unwrap(),
+        "--dir",
+        dir.path().to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&json["held"], &json["faults"]), (&Value::from(true), &Value::from(Vec::<String>::new())));
+    let memory = |name: &str| json["memory_bytes"][name].as_u64().unwrap();
+    assert_eq!(memory("budget"), 64 << 20);
+    assert!(memory("peak") > 0 && memory("peak") <= memory("budget"), "{json}");
+    assert!(memory("asked_for_at_once") > 100 * memory("budget"), "{json}");
+    assert!(json["huge_requests"]["outcome"]["answered"].as_u64() >= Some(24), "{json}");
+    assert_eq!(json["producer"]["errors"], 0);
+    assert_eq!(json["consumer"]["missing"], 0);
+    assert!(std::fs::read_to_string(&html).unwrap().contains("<svg "));
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 1, "the broker's directory is gone, the page is there");
+}
