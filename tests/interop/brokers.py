@@ -90,7 +90,6 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.data),
@@ -110,6 +109,7 @@ class Broker:
             if budget:
                 self.properties["memory.budget.bytes"] = str(budget)
         self.properties.update(overrides or {})
+        self.properties["controller.quorum.voters"] = f"{self.properties['node.id']}@127.0.0.1:{controller}"
         file = self.dir / "server.properties"
         file.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
         if kind == "weir":

@@ -15,19 +15,22 @@ from brokers import die_with_parent
 HERE = Path(__file__).resolve().parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OURS = {f.stem for f in (HERE / "java").glob("*.java")}
+# How long a case waits for what it expects, and how long it may take in all. Both are far beyond what a starved
+# machine needs: they end a hang and prove nothing.
+WAIT, LIMIT = 120, 300
 CASES = {}
 
 
 class Case:
-    def __init__(self, client, name, function, timeout):
-        self.client, self.name, self.function, self.timeout = client, name, function, timeout
+    def __init__(self, client, name, function, seconds):
+        self.client, self.name, self.function, self.seconds = client, name, function, seconds
         self.id = f"{client}/{name}"
 
 
-def case(client, name, timeout=60):
-    """Registers a case. `timeout` in seconds, after which it has failed."""
+def case(client, name, seconds=0):
+    """Registers a case. `seconds`: about how long a long one takes; the longest start first."""
     def register(function):
-        made = Case(client, name, function, timeout)
+        made = Case(client, name, function, seconds)
         assert made.id not in CASES, made.id
         CASES[made.id] = made
         return function
@@ -57,15 +60,15 @@ def _short(value, limit=600):
     return text if len(text) <= limit else text[:limit] + f"... ({len(text)} characters)"
 
 
-def wait_until(condition, what, timeout=20.0, pause=0.05):
-    """Waits for a condition with a deadline and returns its value."""
+def wait_until(condition, what, timeout=WAIT, pause=0.05):
+    """Waits for a condition with a deadline and returns its value. `what`: text, or a function that makes it."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise Failed(f"not within {timeout} s: {what}")
+            raise Failed(f"not within {timeout} s: {what() if callable(what) else what}")
         time.sleep(pause)
 
 
@@ -96,23 +99,23 @@ class Test:
         from confluent_kafka.admin import NewTopic
         name = self.name(prefix)
         made = NewTopic(name, partitions, 1, config={k.replace("_", "."): str(v) for k, v in config.items()})
-        self.admin.create_topics([made])[name].result(20)
+        self.admin.create_topics([made])[name].result(WAIT)
 
         def leads():
-            topic = self.admin.list_topics(name, timeout=10).topics[name]
+            topic = self.admin.list_topics(name, timeout=WAIT).topics[name]
             return topic.error is None and len(topic.partitions) == partitions and all(
                 p.leader >= 0 for p in topic.partitions.values())
         wait_until(leads, f"leaders of {name}")
         return name
 
-    def tool(self, version, classes, *args, stdin="", ok=True, timeout=60):
+    def tool(self, version, classes, *args, stdin="", ok=True, timeout=2 * WAIT):
         """Runs a main class of one Kafka release in the shared JVM of that release. `classes`: one name, or
         several for a tool that moved. Returns its standard output; a non-zero exit fails the case unless
         ok=False, which returns (exit, out, err)."""
         if isinstance(classes, str):
             classes = [classes]
         classes = [c if c.startswith(("org.", "kafka.")) or c in OURS else "org.apache.kafka.tools." + c for c in classes]
-        with socket.create_connection(("127.0.0.1", self.hosts[version]), 5) as s:
+        with socket.create_connection(("127.0.0.1", self.hosts[version]), WAIT) as s:
             s.settimeout(timeout)
             request = {"class": classes, "args": [str(a) for a in args], "stdin": stdin}
             try:
@@ -127,12 +130,12 @@ class Test:
                          f"{answer['out'][-3000:]}{answer['err'][-3000:]}")
         return answer["out"]
 
-    def java_driver(self, version, main, *args, timeout=60):
+    def java_driver(self, version, main, *args, timeout=2 * WAIT):
         """Runs one of our own Java mains, which print `proved: ...` lines."""
         out = self.tool(version, main, *args, timeout=timeout)
         self._collect(out)
 
-    def run(self, *command, stdin=None, ok=True, timeout=60, env=None, cwd=None):
+    def run(self, *command, stdin=None, ok=True, timeout=2 * WAIT, env=None, cwd=None):
         """Runs a foreign program to its end and returns its standard output."""
         try:
             done = subprocess.run([str(c) for c in command], input=stdin, capture_output=True, timeout=timeout,
@@ -146,7 +149,7 @@ class Test:
                          f"{_tail(done.stdout)}{_tail(done.stderr)}")
         return done.stdout
 
-    def driver(self, *command, timeout=60, env=None):
+    def driver(self, *command, timeout=2 * WAIT, env=None):
         """Runs a foreign driver, which prints `proved: ...` lines, and takes them over."""
         self._collect(self.run(*command, timeout=timeout, env=env))
 

@@ -73,7 +73,7 @@ def run_case(case, options, base, hosts):
         cwd=scratch, preexec_fn=brokers.die_with_parent, start_new_session=True)
     late = False
     try:
-        process.wait(case.timeout * options.patience)
+        process.wait(kit.LIMIT)
     except subprocess.TimeoutExpired:
         late = True
     try:
@@ -86,7 +86,7 @@ def run_case(case, options, base, hosts):
         result.update(json.loads(out.read_text()))
     else:
         said = (scratch / "stdout.log").read_text(errors="replace")[-3000:]
-        reason = f"no end within {case.timeout * options.patience:g} s" if late else f"ended by itself with {process.returncode}"
+        reason = f"no end within {kit.LIMIT} s" if late else f"ended by itself with {process.returncode}"
         result.update(ok=False, proved=[], error=f"{reason}\n{said}")
     return result
 
@@ -150,7 +150,6 @@ def main():
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--skip", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=3)
-    parser.add_argument("--patience", type=float, default=1.0, help="factor on every time-out")
     parser.add_argument("--report")
     parser.add_argument("--table")
     parser.add_argument("--list", action="store_true")
@@ -188,7 +187,7 @@ def main():
         java = any(c.client.startswith(("java", "tools", "streams", "connect")) for c in cases)
         hosts = Hosts(base, brokers.KAFKA_VERSIONS if java else ())
         # The long ones first, so that none is left alone at the end.
-        cases.sort(key=lambda c: -c.timeout)
+        cases.sort(key=lambda c: -c.seconds)
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             running = {pool.submit(run_case, c, options, base, hosts.ports): c for c in cases}
             for future in concurrent.futures.as_completed(running):

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import defaultdict
 
-from kit import CODECS, case, check, equal, wait_until
+from kit import CODECS, WAIT, case, check, equal, wait_until
 
 CLIENT = "confluent-kafka"
 
@@ -37,13 +37,13 @@ def produce_all(p, topic, records):
             except BufferError:
                 p.poll(0.1)
         p.poll(0)
-    equal(p.flush(30), 0, "messages left in the queue")
+    equal(p.flush(WAIT), 0, "messages left in the queue")
     check(not errors, "delivery errors:", errors[:3])
     equal(len(delivered), len(records), "delivery reports")
     return delivered
 
 
-def read(c, count, timeout=30, each=None):
+def read(c, count, timeout=WAIT, each=None):
     """Polls `count` messages; an error event fails."""
     got, deadline = [], time.monotonic() + timeout
     while len(got) < count:
@@ -63,7 +63,7 @@ def assign_all(c, topic, partitions, offset=None):
     c.assign([TopicPartition(topic, p, OFFSET_BEGINNING if offset is None else offset) for p in range(partitions)])
 
 
-@case(CLIENT, "round trip", timeout=90)
+@case(CLIENT, "round trip")
 def round_trip(t):
     for codec in CODECS:
         topic = t.topic("rt", partitions=4)
@@ -149,7 +149,7 @@ def acks(t):
             equal(sorted(m.offset() for m in delivered), list(range(total, total + 500)), f"reported offsets, acks={level}")
         total += 500
         c = consumer(t)
-        wait_until(lambda: c.get_watermark_offsets(_tp(topic), timeout=5)[1] == total, f"{total} records with acks={level}")
+        wait_until(lambda: c.get_watermark_offsets(_tp(topic), timeout=WAIT)[1] == total, f"{total} records with acks={level}")
         c.close()
     c = consumer(t)
     assign_all(c, topic, 1)
@@ -181,7 +181,7 @@ def idempotent(t):
     t.prove("idempotent producer, 5 requests in flight, 6,000 records in many small batches: each once and in order")
 
 
-@case(CLIENT, "large messages", timeout=90)
+@case(CLIENT, "large messages")
 def large(t):
     from confluent_kafka import KafkaError
     topic = t.topic("large")
@@ -192,7 +192,7 @@ def large(t):
     errors = []
     p.produce(topic, os.urandom(limit + 1), on_delivery=lambda e, m: errors.append(e))
     p.produce(topic, os.urandom(8 << 20), on_delivery=lambda e, m: errors.append(e))
-    p.flush(30)
+    p.flush(WAIT)
     equal([e and e.code() for e in errors], [KafkaError.MSG_SIZE_TOO_LARGE] * 2, "errors of records above the limit")
     produce_all(p, topic, [{"value": b"after"}])
     c = consumer(t)
@@ -225,15 +225,15 @@ def offsets(t):
         produce_all(producer(t, compression_type=codec, linger_ms=100), topic,
                     [{"partition": 0, "value": b"%d" % i, "timestamp": base + (0 if codec == "none" else 500000) + i * 1000} for i in range(100)])
     c = consumer(t)
-    equal(c.get_watermark_offsets(_tp(topic), timeout=10), (0, 200), "watermarks")
+    equal(c.get_watermark_offsets(_tp(topic), timeout=WAIT), (0, 200), "watermarks")
     asked = {base - 5: 0, base: 0, base + 1: 1, base + 50000: 50, base + 50001: 51, base + 500000: 100, base + 500000 + 98001: 199}
     for when, expected in asked.items():
-        equal(c.offsets_for_times([TopicPartition(topic, 0, when)], timeout=10)[0].offset, expected, f"offset for base + {when - base}")
-    equal(c.offsets_for_times([TopicPartition(topic, 0, base + 10**7)], timeout=10)[0].offset, -1, "offset after the last record")
+        equal(c.offsets_for_times([TopicPartition(topic, 0, when)], timeout=WAIT)[0].offset, expected, f"offset for base + {when - base}")
+    equal(c.offsets_for_times([TopicPartition(topic, 0, base + 10**7)], timeout=WAIT)[0].offset, -1, "offset after the last record")
 
     def listed(spec, partition=0):
         tp = TopicPartition(topic, partition)
-        return t.admin.list_offsets({tp: spec})[tp].result(10)
+        return t.admin.list_offsets({tp: spec})[tp].result(WAIT)
     equal(listed(OffsetSpec.earliest()).offset, 0, "earliest")
     equal(listed(OffsetSpec.latest()).offset, 200, "latest")
     top = listed(OffsetSpec.max_timestamp())
@@ -296,7 +296,7 @@ def auto_create(t):
     equal(error.code(), KafkaError.UNKNOWN_TOPIC_OR_PART, "error")
     c.close()
     produce_all(producer(t), topic, [{"value": b"made"}])
-    check(topic in t.admin.list_topics(timeout=10).topics, "topic missing")
+    check(topic in t.admin.list_topics(timeout=WAIT).topics, "topic missing")
     t.prove("a producer's Metadata creates the topic; a consumer's does not and gets UNKNOWN_TOPIC_OR_PARTITION")
 
 
@@ -312,20 +312,20 @@ def commits(t):
         at[m.partition()] = m.offset() + 1
     result = c.commit(asynchronous=False)
     check(all(r.error is None for r in result), "commit errors", result)
-    equal({r.partition: r.offset for r in c.committed([_tp(topic, p) for p in at], timeout=10)}, dict(at), "committed offsets")
+    equal({r.partition: r.offset for r in c.committed([_tp(topic, p) for p in at], timeout=WAIT)}, dict(at), "committed offsets")
     c.close()
     c = consumer(t, group, enable_auto_commit=True, auto_commit_interval_ms=200)
     c.subscribe([topic])
     rest = read(c, 150)
     equal(len({m.value() for m in got} | {m.value() for m in rest}), 200, "records read once in all")
-    wait_until(lambda: (c.poll(0.1), sum(p.offset for p in c.committed([_tp(topic, 0), _tp(topic, 1)], timeout=10)) == 200)[1],
+    wait_until(lambda: (c.poll(0.1), sum(p.offset for p in c.committed([_tp(topic, 0), _tp(topic, 1)], timeout=WAIT)) == 200)[1],
                "auto-commit of both ends")
     c.close()
     from confluent_kafka import TopicPartition
     tp = TopicPartition(topic, 0, 7, "a note")
     other = consumer(t, t.name("g"))
     other.commit(offsets=[tp], asynchronous=False)
-    back = other.committed([_tp(topic, 0), _tp(topic, 1)], timeout=10)
+    back = other.committed([_tp(topic, 0), _tp(topic, 1)], timeout=WAIT)
     equal([(b.offset, b.metadata) for b in back][0], (7, "a note"), "stand-alone commit with metadata")
     equal(back[1].offset, -1001, "no offset committed")
     other.close()
@@ -338,7 +338,7 @@ class Member:
     def __init__(self, t, topic, group, **config):
         self.owned, self.assigned, self.revoked, self.lost, self.values = set(), [], [], [], []
         self.incremental = config.get("partition_assignment_strategy") == "cooperative-sticky"
-        self.c = consumer(t, group, session_timeout_ms=6000, heartbeat_interval_ms=300, **config)
+        self.c = consumer(t, group, session_timeout_ms=60000, heartbeat_interval_ms=300, **config)
         self.c.subscribe([topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
 
     def _assign(self, c, partitions):
@@ -365,12 +365,12 @@ class Member:
         self.c.close()
 
 
-def settle(members, condition, what, timeout=25):
+def settle(members, condition, what):
     def step():
         for m in members:
             m.poll()
         return condition()
-    wait_until(step, f"{what}: {[(sorted(m.owned), m.assigned, m.revoked) for m in members]}", timeout, 0)
+    wait_until(step, lambda: f"{what}: {[(sorted(m.owned), m.assigned, m.revoked) for m in members]}", pause=0)
 
 
 @case(CLIENT, "group eager")
@@ -428,7 +428,7 @@ def static(t):
     end = time.monotonic() + 1.5
     settle([a, b], lambda: time.monotonic() > end, "time passes")
     equal((len(a.assigned), len(a.revoked)), seen, "rebalances seen by the other member")
-    described = t.admin.describe_consumer_groups([group])[group].result(10)
+    described = t.admin.describe_consumer_groups([group])[group].result(WAIT)
     equal(sorted(m.group_instance_id for m in described.members), ["one", "two"], "instance ids")
     usurper = Member(t, topic, group, group_instance_id="two")
     def fenced():
@@ -438,7 +438,7 @@ def static(t):
         except KafkaException as e:
             return e.args[0].code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
         return m is not None and m.error() is not None and m.error().code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
-    wait_until(fenced, "the older of two members with one instance id is fenced", 20, 0)
+    wait_until(fenced, "the older of two members with one instance id is fenced", pause=0)
     usurper.close()
     a.close()
     t.prove("static membership: a member comes back to its partitions without a rebalance; a second one with its id fences it")
@@ -457,7 +457,7 @@ def session_timeout(t):
     settle([a], lambda: len(a.owned) == 2, "two members share")
     os.kill(victim.pid, signal.SIGKILL)
     died = time.monotonic()
-    settle([a], lambda: len(a.owned) == 4, "the dead member's partitions are given away", 20)
+    settle([a], lambda: len(a.owned) == 4, "the dead member's partitions are given away")
     took = time.monotonic() - died
     check(took > 3, f"given away after {took:.1f} s, before the session ended")
     a.close()
@@ -478,60 +478,60 @@ def administration(t):
             return e.args[0].code()
         return None
     topic = t.topic("adm", partitions=2, retention_ms=123456)
-    equal(code(lambda: a.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)), KafkaError.TOPIC_ALREADY_EXISTS, "same topic again")
+    equal(code(lambda: a.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT)), KafkaError.TOPIC_ALREADY_EXISTS, "same topic again")
     bad = t.name("bad") + "/"
-    equal(code(lambda: a.create_topics([NewTopic(bad, 1, 1)])[bad].result(10)), KafkaError.TOPIC_EXCEPTION, "invalid name")
+    equal(code(lambda: a.create_topics([NewTopic(bad, 1, 1)])[bad].result(WAIT)), KafkaError.TOPIC_EXCEPTION, "invalid name")
     dry = t.name("dry")
-    a.create_topics([NewTopic(dry, 1, 1)], validate_only=True)[dry].result(10)
-    check(dry not in a.list_topics(timeout=10).topics, "validate_only made a topic")
-    equal(code(lambda: a.create_topics([NewTopic(dry, 1, 3)])[dry].result(10)), KafkaError.INVALID_REPLICATION_FACTOR, "replication factor 3")
-    equal(code(lambda: a.create_topics([NewTopic(dry, 1, 1, config={"no.such": "1"})])[dry].result(10)), KafkaError.INVALID_CONFIG, "unknown config")
-    a.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
-    wait_until(lambda: len(a.list_topics(topic, timeout=10).topics[topic].partitions) == 5, "5 partitions")
-    equal(code(lambda: a.create_partitions([NewPartitions(topic, 3)])[topic].result(10)), KafkaError.INVALID_PARTITIONS, "fewer partitions")
+    a.create_topics([NewTopic(dry, 1, 1)], validate_only=True)[dry].result(WAIT)
+    check(dry not in a.list_topics(timeout=WAIT).topics, "validate_only made a topic")
+    equal(code(lambda: a.create_topics([NewTopic(dry, 1, 3)])[dry].result(WAIT)), KafkaError.INVALID_REPLICATION_FACTOR, "replication factor 3")
+    equal(code(lambda: a.create_topics([NewTopic(dry, 1, 1, config={"no.such": "1"})])[dry].result(WAIT)), KafkaError.INVALID_CONFIG, "unknown config")
+    a.create_partitions([NewPartitions(topic, 5)])[topic].result(WAIT)
+    wait_until(lambda: len(a.list_topics(topic, timeout=WAIT).topics[topic].partitions) == 5, "5 partitions")
+    equal(code(lambda: a.create_partitions([NewPartitions(topic, 3)])[topic].result(WAIT)), KafkaError.INVALID_PARTITIONS, "fewer partitions")
     t.prove("topics: create, validate only, exists, invalid name, config and replication factor, more partitions")
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     def config():
-        return a.describe_configs([resource])[resource].result(10)
+        return a.describe_configs([resource])[resource].result(WAIT)
     equal(config()["retention.ms"].value, "123456", "retention.ms")
     equal(config()["cleanup.policy"].value, "delete", "cleanup.policy")
     check(config()["cleanup.policy"].is_default and not config()["retention.ms"].is_default, "is_default")
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[
         ConfigEntry("retention.ms", "777777", incremental_operation=AlterConfigOpType.SET),
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)])
-    a.incremental_alter_configs([change])[change].result(10)
+    a.incremental_alter_configs([change])[change].result(WAIT)
     wait_until(lambda: config()["retention.ms"].value == "777777", "the altered config")
     equal(config()["cleanup.policy"].value, "delete,compact", "cleanup.policy after append")
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[
         ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE),
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SUBTRACT)])
-    a.incremental_alter_configs([change])[change].result(10)
+    a.incremental_alter_configs([change])[change].result(WAIT)
     wait_until(lambda: config()["retention.ms"].value == "604800000", "the default again")
     wrong = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[
         ConfigEntry("retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)])
-    equal(code(lambda: a.incremental_alter_configs([wrong])[wrong].result(10)), KafkaError.INVALID_CONFIG, "a wrong value")
+    equal(code(lambda: a.incremental_alter_configs([wrong])[wrong].result(WAIT)), KafkaError.INVALID_CONFIG, "a wrong value")
     broker = ConfigResource(ResourceType.BROKER, "1")
-    check("log.retention.ms" in a.describe_configs([broker])[broker].result(10), "broker configs")
+    check("log.retention.ms" in a.describe_configs([broker])[broker].result(WAIT), "broker configs")
     t.prove("configs: describe with sources, set, append, subtract, delete, wrong values refused, broker's configs")
 
-    cluster = a.describe_cluster().result(10)
+    cluster = a.describe_cluster().result(WAIT)
     equal((len(cluster.nodes), cluster.controller.id), (1, cluster.nodes[0].id), "cluster")
     check(cluster.cluster_id, "cluster id")
-    described = a.describe_topics(__import__("confluent_kafka").TopicCollection([topic]))[topic].result(10)
+    described = a.describe_topics(__import__("confluent_kafka").TopicCollection([topic]))[topic].result(WAIT)
     equal(len(described.partitions), 5, "described partitions")
     t.prove("DescribeCluster, DescribeTopics with topic ids")
 
     produce_all(producer(t), topic, [{"partition": 0, "value": b"%d" % i} for i in range(100)])
     done = a.delete_records([TopicPartition(topic, 0, 40)])
-    equal([f.result(10).low_watermark for f in done.values()], [40], "low watermark")
+    equal([f.result(WAIT).low_watermark for f in done.values()], [40], "low watermark")
     c = consumer(t)
-    equal(c.get_watermark_offsets(_tp(topic), timeout=10), (40, 100), "watermarks")
+    equal(c.get_watermark_offsets(_tp(topic), timeout=WAIT), (40, 100), "watermarks")
     assign_all(c, topic, 1)
     equal(read(c, 60)[0].offset(), 40, "first offset after DeleteRecords")
     c.close()
-    equal(code(lambda: [f.result(10) for f in a.delete_records([TopicPartition(topic, 0, 5000)]).values()]),
+    equal(code(lambda: [f.result(WAIT) for f in a.delete_records([TopicPartition(topic, 0, 5000)]).values()]),
           KafkaError.OFFSET_OUT_OF_RANGE, "DeleteRecords beyond the end")
     t.prove("DeleteRecords moves the log start; beyond the end is OFFSET_OUT_OF_RANGE")
 
@@ -539,32 +539,32 @@ def administration(t):
     m = Member(t, topic, group)
     settle([m], lambda: len(m.owned) == 5 and len(m.values) == 60, "the member reads")
     m.c.commit(asynchronous=False)
-    g = a.describe_consumer_groups([group])[group].result(10)
+    g = a.describe_consumer_groups([group])[group].result(WAIT)
     equal((g.state.name, len(g.members), g.partition_assignor), ("STABLE", 1, "range"), "described group")
     equal(len(g.members[0].assignment.topic_partitions), 5, "described assignment")
-    check(group in {x.group_id for x in a.list_consumer_groups().result(10).valid}, "group not listed")
-    equal(code(lambda: a.delete_consumer_groups([group])[group].result(10)), KafkaError.NON_EMPTY_GROUP, "delete of a live group")
+    check(group in {x.group_id for x in a.list_consumer_groups().result(WAIT).valid}, "group not listed")
+    equal(code(lambda: a.delete_consumer_groups([group])[group].result(WAIT)), KafkaError.NON_EMPTY_GROUP, "delete of a live group")
     m.close()
-    wait_until(lambda: a.describe_consumer_groups([group])[group].result(10).state.name == "EMPTY", "an empty group")
-    offsets = a.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(10)
+    wait_until(lambda: a.describe_consumer_groups([group])[group].result(WAIT).state.name == "EMPTY", "an empty group")
+    offsets = a.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(WAIT)
     equal({p.partition: p.offset for p in offsets.topic_partitions}.get(0), 100, "group's offset")
-    a.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 55)])])[group].result(10)
-    offsets = a.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(10)
+    a.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 55)])])[group].result(WAIT)
+    offsets = a.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(WAIT)
     equal({p.partition: p.offset for p in offsets.topic_partitions}[0], 55, "altered offset")
-    a.delete_consumer_groups([group])[group].result(10)
-    equal(code(lambda: a.delete_consumer_groups([group])[group].result(10)), KafkaError.GROUP_ID_NOT_FOUND, "delete again")
+    a.delete_consumer_groups([group])[group].result(WAIT)
+    equal(code(lambda: a.delete_consumer_groups([group])[group].result(WAIT)), KafkaError.GROUP_ID_NOT_FOUND, "delete again")
     t.prove("groups: list, describe, list, alter offsets, NON_EMPTY_GROUP, delete")
 
     acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:x", "*", AclOperation.READ, AclPermissionType.ALLOW)
-    equal(code(lambda: [f.result(10) for f in a.create_acls([acl]).values()]), KafkaError.SECURITY_DISABLED, "CreateAcls")
+    equal(code(lambda: [f.result(WAIT) for f in a.create_acls([acl]).values()]), KafkaError.SECURITY_DISABLED, "CreateAcls")
     some = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
-    equal(code(lambda: [f.result(10) for f in a.delete_acls([some]).values()]), KafkaError.SECURITY_DISABLED, "DeleteAcls")
-    equal(a.describe_user_scram_credentials().result(10), {}, "SCRAM users")
+    equal(code(lambda: [f.result(WAIT) for f in a.delete_acls([some]).values()]), KafkaError.SECURITY_DISABLED, "DeleteAcls")
+    equal(a.describe_user_scram_credentials().result(WAIT), {}, "SCRAM users")
     t.prove("no authorizer: ACL requests get SECURITY_DISABLED; no SCRAM users")
 
-    a.delete_topics([topic])[topic].result(10)
-    wait_until(lambda: topic not in a.list_topics(timeout=10).topics, "the topic is gone")
-    equal(code(lambda: a.delete_topics([topic])[topic].result(10)), KafkaError.UNKNOWN_TOPIC_OR_PART, "delete again")
+    a.delete_topics([topic])[topic].result(WAIT)
+    wait_until(lambda: topic not in a.list_topics(timeout=WAIT).topics, "the topic is gone")
+    equal(code(lambda: a.delete_topics([topic])[topic].result(WAIT)), KafkaError.UNKNOWN_TOPIC_OR_PART, "delete again")
     t.prove("topics: delete, and UNKNOWN_TOPIC_OR_PARTITION afterwards")
 
 
@@ -573,21 +573,21 @@ def recreated(t):
     from confluent_kafka import TopicCollection
     from confluent_kafka.admin import NewTopic
     topic = t.topic("again")
-    first = t.admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    first = t.admin.describe_topics(TopicCollection([topic]))[topic].result(WAIT).topic_id
     p = producer(t)
     produce_all(p, topic, [{"value": b"old %d" % i} for i in range(10)])
-    t.admin.delete_topics([topic])[topic].result(10)
-    wait_until(lambda: topic not in t.admin.list_topics(timeout=10).topics, "the topic is gone")
+    t.admin.delete_topics([topic])[topic].result(WAIT)
+    wait_until(lambda: topic not in t.admin.list_topics(timeout=WAIT).topics, "the topic is gone")
 
     def make():
         try:
-            t.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+            t.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT)
             return True
         except Exception:
             return False
     wait_until(make, "the topic is made again")
-    wait_until(lambda: topic in t.admin.list_topics(timeout=10).topics, "the topic is there again")
-    second = t.admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    wait_until(lambda: topic in t.admin.list_topics(timeout=WAIT).topics, "the topic is there again")
+    second = t.admin.describe_topics(TopicCollection([topic]))[topic].result(WAIT).topic_id
     check(str(first) != str(second), "the same topic id twice", first)
     produce_all(producer(t), topic, [{"value": b"new"}])
     c = consumer(t)

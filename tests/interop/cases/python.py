@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 
-from kit import CODECS, case, check, equal, wait_until
+from kit import CODECS, WAIT, case, check, equal, wait_until
 
 
 def sent_records(count):
@@ -27,7 +27,7 @@ def check_records(got, sent, what):
         offsets[partition] = offset + 1
 
 
-@case("kafka-python", "round trip", timeout=90)
+@case("kafka-python", "round trip")
 def kp_round_trip(t):
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     for codec in CODECS:
@@ -35,11 +35,11 @@ def kp_round_trip(t):
         p = KafkaProducer(bootstrap_servers=t.bootstrap, acks="all", linger_ms=20, compression_type=None if codec == "none" else codec)
         sent = sent_records(1000)
         futures = [p.send(topic, key=k, value=v, headers=h, timestamp_ms=ts) for k, v, h, ts in sent]
-        p.flush(30)
+        p.flush(WAIT)
         for f in futures:
-            check(f.get(10).offset >= 0, "no offset")
+            check(f.get(WAIT).offset >= 0, "no offset")
         p.close()
-        c = KafkaConsumer(bootstrap_servers=t.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False, consumer_timeout_ms=15000)
+        c = KafkaConsumer(bootstrap_servers=t.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False, consumer_timeout_ms=WAIT * 1000)
         c.assign([TopicPartition(topic, n) for n in range(3)])
         got = []
         for m in c:
@@ -59,16 +59,16 @@ def kp_offsets(t):
     p = KafkaProducer(bootstrap_servers=t.bootstrap, max_request_size=32 << 20, compression_type="gzip", linger_ms=50)
     for i in range(100):
         p.send(topic, b"%d" % i, timestamp_ms=1_700_000_000_000 + i * 1000)
-    p.flush(20)
+    p.flush(WAIT)
     p.close()
     import os
     p = KafkaProducer(bootstrap_servers=t.bootstrap, max_request_size=32 << 20, retries=0)
     try:
-        p.send(topic, os.urandom(3 << 20)).get(20)
+        p.send(topic, os.urandom(3 << 20)).get(WAIT)
         check(False, "3 MiB were taken")
     except MessageSizeTooLargeError:
         pass
-    equal(p.send(topic, b"after").get(10).offset, 100, "offset after the refusal")
+    equal(p.send(topic, b"after").get(WAIT).offset, 100, "offset after the refusal")
     p.close()
     c = KafkaConsumer(bootstrap_servers=t.bootstrap, enable_auto_commit=False)
     tp = TopicPartition(topic, 0)
@@ -90,7 +90,7 @@ def kp_offsets(t):
     t.prove("beginning, end and by-time offsets, seek, pause, resume; MESSAGE_TOO_LARGE, then the producer goes on")
 
 
-@case("kafka-python", "groups", timeout=90)
+@case("kafka-python", "groups")
 def kp_groups(t):
     from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
     topic, group = t.topic("kp", partitions=4), t.name("g")
@@ -100,7 +100,7 @@ def kp_groups(t):
             self.seen, self.revoked, self.stop, self.error = [], 0, False, None
             self.owned = set()
             self.c = KafkaConsumer(bootstrap_servers=t.bootstrap, group_id=group, auto_offset_reset="earliest",
-                                   session_timeout_ms=6000, heartbeat_interval_ms=300, enable_auto_commit=False, **config)
+                                   session_timeout_ms=60000, heartbeat_interval_ms=300, enable_auto_commit=False, **config)
             self.c.subscribe([topic], listener=self)
             self.thread = threading.Thread(target=self.run, daemon=True)
             self.thread.start()
@@ -126,12 +126,12 @@ def kp_groups(t):
 
         def leave(self):
             self.stop = True
-            self.thread.join(20)
+            self.thread.join(WAIT)
             check(self.error is None, "member failed:", repr(self.error))
     a = Member()
-    wait_until(lambda: len(a.owned) == 4, "one owns all", 30)
+    wait_until(lambda: len(a.owned) == 4, "one owns all")
     b = Member()
-    wait_until(lambda: len(a.owned) == len(b.owned) == 2, "two share", 30)
+    wait_until(lambda: len(a.owned) == len(b.owned) == 2, "two share")
     check(a.revoked >= 2, "revocations", a.revoked)
     p = KafkaProducer(bootstrap_servers=t.bootstrap)
     for i in range(400):
@@ -140,7 +140,7 @@ def kp_groups(t):
     wait_until(lambda: len(a.seen) + len(b.seen) == 400, "400 records")
     equal(len(set(a.seen + b.seen)), 400, "different records")
     b.leave()
-    wait_until(lambda: len(a.owned) == 4, "the rest comes back", 30)
+    wait_until(lambda: len(a.owned) == 4, "the rest comes back")
     a.leave()
     c = KafkaConsumer(bootstrap_servers=t.bootstrap, group_id=group)
     equal(sum(c.committed(TopicPartition(topic, n)) for n in range(4)), 400, "committed")
@@ -169,7 +169,7 @@ def kp_admin(t):
     for i in range(30):
         p.send(topic, b"%d" % i, partition=0)
     p.close()
-    c = KafkaConsumer(topic, bootstrap_servers=t.bootstrap, group_id=group, auto_offset_reset="earliest", consumer_timeout_ms=10000,
+    c = KafkaConsumer(topic, bootstrap_servers=t.bootstrap, group_id=group, auto_offset_reset="earliest", consumer_timeout_ms=WAIT * 1000,
                       enable_auto_commit=False)
     for n, _ in enumerate(c):
         if n == 29:
@@ -188,10 +188,10 @@ def kp_admin(t):
 
 
 def run_async(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 80))
+    return asyncio.run(asyncio.wait_for(coroutine, 2 * WAIT))
 
 
-@case("aiokafka", "round trip", timeout=90)
+@case("aiokafka", "round trip")
 def aio_round_trip(t):
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -209,8 +209,8 @@ def aio_round_trip(t):
             c.assign([TopicPartition(topic, n) for n in range(3)])
             got = []
             while len(got) < len(sent):
-                for ms in (await c.getmany(timeout_ms=15000)).values():
-                    check(ms, "nothing for 15 s")
+                for ms in (await c.getmany(timeout_ms=WAIT * 1000)).values():
+                    check(ms, "no record came")
                     got += [(m.key, m.value, list(m.headers), m.timestamp, m.partition, m.offset) for m in ms]
             await c.stop()
             check_records(got, sent, codec)
@@ -218,7 +218,7 @@ def aio_round_trip(t):
     t.prove(f"idempotent producer, 1,000 records on 3 partitions with null keys and values, headers, timestamps, order per key, with {', '.join(CODECS)}")
 
 
-@case("aiokafka", "groups", timeout=90)
+@case("aiokafka", "groups")
 def aio_groups(t):
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
     topic, group = t.topic("aio", partitions=4), t.name("g")
@@ -229,7 +229,7 @@ def aio_groups(t):
 
         async def start(self):
             self.c = AIOKafkaConsumer(bootstrap_servers=t.bootstrap, group_id=group, auto_offset_reset="earliest",
-                                      session_timeout_ms=6000, heartbeat_interval_ms=300, enable_auto_commit=False)
+                                      session_timeout_ms=60000, heartbeat_interval_ms=300, enable_auto_commit=False)
             self.c.subscribe([topic], listener=self)
             await self.c.start()
             self.task = asyncio.create_task(self.run())
@@ -251,7 +251,7 @@ def aio_groups(t):
             self.task.cancel()
 
     async def until(condition, what):
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT
         while not condition():
             check(time.monotonic() < end, "not in time:", what)
             await asyncio.sleep(0.05)
@@ -299,13 +299,13 @@ def aio_admin(t):
         equal((await c.end_offsets([tp]))[tp], 100, "end")
         equal((await c.offsets_for_times({tp: 1_700_000_000_000 + 20_500}))[tp].offset, 21, "by time")
         c.seek(tp, 55)
-        equal((await asyncio.wait_for(c.getone(), 10)).value, b"55", "after seek")
+        equal((await asyncio.wait_for(c.getone(), WAIT)).value, b"55", "after seek")
         await c.stop()
         check(topic in await a.list_topics(), "topic not listed")
         described = await a.describe_topics([topic])
         equal(len(described[0]["partitions"]), 2, "described partitions")
         await a.delete_topics([topic])
-        end = time.monotonic() + 20
+        end = time.monotonic() + WAIT
         while topic in await a.list_topics():
             check(time.monotonic() < end, "the topic is still there")
             await asyncio.sleep(0.1)

@@ -5,7 +5,7 @@ import re
 import time
 
 from brokers import KAFKA_VERSIONS, java_command
-from kit import case, check, equal, lines_of, wait_until
+from kit import WAIT, case, check, equal, lines_of, wait_until
 
 GROUPS = "consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "consumer.ConsoleConsumer"
@@ -18,14 +18,14 @@ CLUSTER = ["ClusterTool", "kafka.tools.ClusterTool"]
 FEATURES = ["FeatureCommand", "kafka.admin.FeatureCommand"]
 
 
-def tools(name, timeout=60):
+def tools(name):
     """Registers a case once for each release."""
     def register(function):
         for version in KAFKA_VERSIONS:
             def run(t, version=version):
                 server = ("--bootstrap-server", t.bootstrap)
                 function(t, version, lambda cls, *args, **kw: t.tool(version, cls, *server, *args, **kw))
-            case(f"tools-{version}", name, timeout=timeout)(run)
+            case(f"tools-{version}", name)(run)
         return function
     return register
 
@@ -61,7 +61,7 @@ def topics(t, version, tool):
     code, out, err = tool("TopicCommand", "--create", "--topic", topic, ok=False)
     check(code != 0 and "already exists" in out + err, "the same topic again", code, out, err)
     tool("TopicCommand", "--create", "--topic", topic, "--if-not-exists")
-    equal(tool("TopicCommand", "--describe", "--unavailable-partitions").strip(), "", "unavailable partitions")
+    equal(tool("TopicCommand", "--describe", "--topic", topic, "--unavailable-partitions").strip(), "", "unavailable partitions")
     tool("TopicCommand", "--delete", "--topic", topic)
     wait_until(lambda: topic not in tool("TopicCommand", "--list").split(), "the topic is gone")
     code, out, err = tool("TopicCommand", "--describe", "--topic", topic, ok=False)
@@ -69,7 +69,7 @@ def topics(t, version, tool):
     t.prove("TopicCommand: create with configs, list, describe (id, Configs line, leader, ISR), more partitions, refusals, delete")
 
 
-@tools("Verifiable and perf tools", timeout=90)
+@tools("Verifiable and perf tools")
 def verifiable(t, version, tool):
     topic, group = t.topic("verify", partitions=3), t.name("g")
     # In a JVM of its own, since it flushes when its JVM ends.
@@ -79,7 +79,7 @@ def verifiable(t, version, tool):
     summary = [e for e in sent if e["name"] == "tool_data"][0]
     equal((summary["sent"], summary["acked"]), (2000, 2000), "tool_data")
     got = json_lines(tool("VerifiableConsumer", "--topic", topic, "--group-id", group, "--max-messages", 2000,
-                          "--reset-policy", "earliest", "--verbose", "--session-timeout", "6000"))
+                          "--reset-policy", "earliest", "--verbose", "--session-timeout", "60000"))
     equal(sum(e["count"] for e in got if e["name"] == "records_consumed"), 2000, "consumed")
     equal(sorted(int(e["value"]) for e in got if e["name"] == "record_data"), list(range(2000)), "values")
     commits = [e for e in got if e["name"] == "offsets_committed"]
@@ -89,7 +89,7 @@ def verifiable(t, version, tool):
     out = t.tool(version, "ProducerPerformance", "--topic", perf, "--num-records", 100000, "--record-size", 100,
                  "--throughput", -1, "--producer-props", f"bootstrap.servers={t.bootstrap}", "acks=1")
     check("100000 records sent" in out, out)
-    out = tool("ConsumerPerformance", "--topic", perf, *(["--messages"] if version < "4" else ["--num-records"]), 100000, "--timeout", 20000)
+    out = tool("ConsumerPerformance", "--topic", perf, *(["--messages"] if version < "4" else ["--num-records"]), 100000, "--timeout", WAIT * 1000)
     fields = [f.strip() for f in out.strip().splitlines()[-1].split(",")]
     equal(int(fields[4]), 100000, "records of ConsumerPerformance")
     t.prove("ProducerPerformance and ConsumerPerformance: 100,000 records through and back")
@@ -101,19 +101,19 @@ def console(t, version, tool):
     pairs = [f"h1:a,h2:b\tkey {i}\tvalue {i} ✓" for i in range(200)]
     tool(CONSOLE_PRODUCER, "--topic", topic, "--property", "parse.key=true", "--property", "parse.headers=true",
          stdin="\n".join(pairs) + "\n")
-    out = tool(CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", 200, "--timeout-ms", 20000,
+    out = tool(CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", 200, "--timeout-ms", WAIT * 1000,
                "--property", "print.key=true", "--property", "print.headers=true", "--property", "print.timestamp=true",
                "--property", "print.partition=true", "--property", "print.offset=true")
     rows = [line.split("\t") for line in out.splitlines() if "\t" in line]
     equal(len(rows), 200, "lines")
     equal(sorted("\t".join(r[3:]) for r in rows), sorted(pairs), "headers, keys and values")
     check(all(re.fullmatch(r"CreateTime:\d{13}", r[0]) for r in rows), "timestamps", rows[0])
-    last = tool(CONSOLE_CONSUMER, "--topic", topic, "--partition", 0, "--offset", 0, "--max-messages", 1, "--timeout-ms", 20000)
+    last = tool(CONSOLE_CONSUMER, "--topic", topic, "--partition", 0, "--offset", 0, "--max-messages", 1, "--timeout-ms", WAIT * 1000)
     check(last.startswith("value "), "from an offset of a partition", last)
     t.prove("ConsoleProducer makes a topic on demand, keys and headers parsed; ConsoleConsumer prints them back with timestamps, partitions, offsets")
 
 
-@tools("ConsumerGroupCommand", timeout=90)
+@tools("ConsumerGroupCommand")
 def groups(t, version, tool):
     topic, group = t.topic("groups", partitions=2), t.name("g")
     for _ in range(2):
@@ -122,7 +122,7 @@ def groups(t, version, tool):
     time.sleep(0.02)
     fill(tool, topic, 100)
     tool("VerifiableConsumer", "--topic", topic, "--group-id", group, "--max-messages", 300, "--reset-policy", "earliest",
-         "--session-timeout", "6000")
+         "--session-timeout", "60000")
     check(group in tool(GROUPS, "--list").split(), "the group is not listed")
 
     def described():
@@ -157,9 +157,9 @@ def groups(t, version, tool):
     check(group not in tool(GROUPS, "--list").split(), "a deleted group is listed")
     t.prove("ConsumerGroupCommand: reset to earliest, latest, a time, an offset, by a shift; delete offsets of a partition; delete")
     member = t.spawn(*java_command(version), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", t.bootstrap,
-                     "--topic", topic, "--group-id", group, "--session-timeout", "6000")
+                     "--topic", topic, "--group-id", group, "--session-timeout", "60000")
     seen = lines_of(member)
-    wait_until(lambda: any("partitions_assigned" in line for line in seen), "a live member", 30)
+    wait_until(lambda: any("partitions_assigned" in line for line in seen), "a live member")
     out = tool(GROUPS, "--describe", "--group", group, "--members", "--verbose")
     check(re.search(rf"{group}\s+\S+\s+/127\.0\.0\.1\s+\S+\s+2\s", out), "members", out)
     code, out, err = tool(GROUPS, "--group", group, "--reset-offsets", "--topic", topic, "--to-earliest", "--execute", ok=False)
@@ -167,7 +167,7 @@ def groups(t, version, tool):
     code, out, err = tool(GROUPS, "--delete", "--group", group, ok=False)
     check("NonEmpty" in out + err or "not empty" in out + err, "delete of a live group", code, out, err)
     member.terminate()
-    member.wait(20)
+    member.wait(WAIT)
     t.prove("ConsumerGroupCommand: members of a live group; reset and delete of a live group are refused")
 
 
@@ -279,7 +279,7 @@ def cluster(t, version, tool):
     t.prove("ReassignPartitionsCommand: list, and a plan that changes nothing")
 
 
-@tools("rebalance", timeout=90)
+@tools("rebalance")
 def rebalance(t, version, tool):
     """Two VerifiableConsumers in JVMs of their own; the second is told to stop."""
     for strategy in ("RangeAssignor", "CooperativeStickyAssignor"):
@@ -287,7 +287,7 @@ def rebalance(t, version, tool):
 
         def member():
             p = t.spawn(*java_command(version), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", t.bootstrap,
-                        "--topic", topic, "--group-id", group, "--session-timeout", "6000", "--reset-policy", "earliest",
+                        "--topic", topic, "--group-id", group, "--session-timeout", "60000", "--reset-policy", "earliest",
                         "--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}")
             return p, lines_of(p)
 
@@ -300,21 +300,21 @@ def rebalance(t, version, tool):
                     mine -= {p["partition"] for p in e["partitions"]}
             return mine
         a, seen_a = member()
-        wait_until(lambda: len(owned(seen_a)) == 4, "one owns all", 30)
+        wait_until(lambda: len(owned(seen_a)) == 4, "one owns all")
         b, seen_b = member()
-        wait_until(lambda: len(owned(seen_a)) == len(owned(seen_b)) == 2, "two share", 30)
+        wait_until(lambda: len(owned(seen_a)) == len(owned(seen_b)) == 2, "two share")
         revoked = sum(len(e["partitions"]) for e in json_lines("\n".join(seen_a)) if e["name"] == "partitions_revoked")
         equal(revoked, 4 if strategy.startswith("Range") else 2, f"{strategy}: partitions revoked from the first")
         fill(tool, topic, 500)
 
         def count():
             return sum(e["count"] for s in (seen_a, seen_b) for e in json_lines("\n".join(list(s))) if e["name"] == "records_consumed")
-        wait_until(lambda: count() == 500, "500 records", 20)
+        wait_until(lambda: count() == 500, "500 records")
         b.terminate()
-        equal(b.wait(20) in (0, 143), True, f"exit code {b.returncode}")
-        wait_until(lambda: len(owned(seen_a)) == 4, "the rest comes back", 20)
+        equal(b.wait(WAIT) in (0, 143), True, f"exit code {b.returncode}")
+        wait_until(lambda: len(owned(seen_a)) == 4, "the rest comes back")
         a.terminate()
-        a.wait(20)
+        a.wait(WAIT)
         commits = [e for s in (seen_a, seen_b) for e in json_lines("\n".join(s)) if e["name"] == "offsets_committed"]
         check(commits and all(e["success"] for e in commits), "commits", commits[-3:])
     t.prove("two VerifiableConsumers, RangeAssignor and CooperativeStickyAssignor: join, share, SIGTERM, take over; 500 records once, every commit succeeds")

@@ -21,7 +21,8 @@ public final class WordCount {
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 10000);
+        config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 1000);
         Map<String, Long> wanted = new HashMap<>();
         for (String pair : args[5].split(",")) wanted.put(pair.split("=")[0], Long.parseLong(pair.split("=")[1]));
 
@@ -48,7 +49,7 @@ public final class WordCount {
             });
             streams.start();
             Map<String, Long> counts = new TreeMap<>();
-            long end = System.nanoTime() + 40_000_000_000L;
+            long end = System.nanoTime() + 120_000_000_000L;
             while (true) {
                 if (failed[0] != null) throw new AssertionError("a stream thread died", failed[0]);
                 if (System.nanoTime() > end) throw new AssertionError("counted " + counts + ", wanted " + wanted + ", state " + streams.state());
@@ -72,7 +73,7 @@ public final class WordCount {
                 Thread.sleep(100);
             }
             Thread.sleep(500);
-            streams.close(Duration.ofSeconds(20));
+            streams.close(Duration.ofSeconds(120));
         }
         synchronized (restored) { System.out.println("restored " + restored[0]); }
     }

@@ -4,14 +4,14 @@ const assert = require('node:assert')
 const { Kafka, logLevel, CompressionTypes, CompressionCodecs, Partitioners } = require('kafkajs')
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
-const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.ERROR, clientId: 'weir-interop' })
+const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.ERROR, clientId: 'weir-interop', connectionTimeout: 30000 })
 const unique = prefix => `kafkajs-${prefix}-${Math.random().toString(36).slice(2, 10)}`
 const admin = kafka.admin()
 const proved = what => console.log(`proved: ${what}`)
 const sleep = ms => new Promise(done => setTimeout(done, ms))
 
 async function until (what, condition) {
-  const end = Date.now() + 30000
+  const end = Date.now() + 120000
   while (!await condition()) {
     if (Date.now() > end) throw new Error(`not in time: ${what}`)
     await sleep(30)
@@ -71,7 +71,7 @@ async function groups () {
   const t = await topic(4)
   const groupId = unique('g')
   const member = async () => {
-    const c = kafka.consumer({ groupId, maxWaitTimeInMs: 300, sessionTimeout: 6000, heartbeatInterval: 300, rebalanceTimeout: 10000 })
+    const c = kafka.consumer({ groupId, maxWaitTimeInMs: 300, sessionTimeout: 60000, heartbeatInterval: 300, rebalanceTimeout: 60000 })
     const state = { c, owned: [], seen: [], joins: 0 }
     c.on(c.events.GROUP_JOIN, e => { state.owned = e.payload.memberAssignment[t] || []; state.joins++ })
     await c.connect()

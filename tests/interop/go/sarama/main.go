@@ -41,7 +41,7 @@ func config() *sarama.Config {
 	c.Producer.Return.Successes = true
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
-	c.Consumer.Group.Session.Timeout = 6 * time.Second
+	c.Consumer.Group.Session.Timeout = time.Minute
 	return c
 }
 
@@ -175,7 +175,7 @@ func (m *member) leave() {
 }
 
 func until(what string, f func() bool) {
-	for end := time.Now().Add(25 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			fail("not in time: %s", what)
 		}
