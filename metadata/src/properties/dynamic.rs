@@ -129,7 +129,8 @@ pub fn validate_broker_configs(
         configs.keys().map(String::as_str).filter(matches).collect::<Vec<_>>()
     };
     refuse(those(Property::is_read_only), "Cannot update these configs dynamically")?;
-    let security = |name: &&str| name.starts_with("ssl.") || name.starts_with("sasl.");
+    // Those of SASL may stand without a prefix, those of TLS may not.
+    let security = |name: &&str| name.starts_with("ssl.");
     refuse(
         configs.keys().map(String::as_str).filter(security).collect(),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -272,6 +273,8 @@ mod tests {
         assert!(message(&[("listeners", "PLAINTEXT://:1")], true).contains("[listeners]"));
         assert!(message(&[("principal.builder.class", "x")], false).contains("broker id must be specified"));
         assert!(message(&[("ssl.keystore.type", "PEM")], true).contains("listener prefix"));
+        let relogin = map(&[("sasl.kerberos.min.time.before.relogin", "58000")]);
+        assert!(validate_broker_configs(&broker, &relogin, true).is_ok());
         assert!(message(&[("message.max.bytes", "-1")], false).contains("at least 0"));
         assert!(
             validate_broker_configs(
