@@ -26,6 +26,7 @@ import measure
 from measure import INTEROP, MIB, Peak, cpu_seconds, mib, program, rss_anon
 
 PARTITIONS = 8
+FASTEST = 1 << 30  # bytes a second that no load here exceeds
 # name: (arguments of rdload, seconds as a factor). Paced loads first, before the disk has much to write back.
 LOADS = {
     "paced, 16 producers, 80 k/s of 1 KiB": dict(producers=16, size=1024, acks=1, rate=80000),
@@ -41,6 +42,8 @@ FETCH = "fetch, 1 KiB, cached (raw reader)"
 def produce(broker, load, seconds):
     topic = f"load-{time.time_ns()}"
     measure.make_topic(broker.bootstrap, topic, PARTITIONS)
+    # What the load will write at the most, just before it does: a machine may take back memory within seconds.
+    measure.touch_machine(broker.data, int(seconds * min(FASTEST, load.get("rate", FASTEST) * load["size"])))
     arguments = [x for k, v in load.items() for x in (f"--{k}", v)]
     before = cpu_seconds(broker.pid)
     with Peak(broker.pid) as peak:
@@ -92,7 +95,6 @@ def consume(broker, seconds):
 
 def contend(kind, directory, loads, options):
     """One contender on a fresh directory: warmed up, then every load."""
-    measure.touch_machine(directory, options.touch)
     broker = measure.brokers.Broker(kind, directory / "broker", {"log.segment.delete.delay.ms": "500", "num.partitions": str(PARTITIONS)},
                                     budget=options.budget if kind == "weir" else None)
     results = {"start": {"rss": rss_anon(broker.pid), "seconds": broker.start_seconds}}
@@ -119,6 +121,7 @@ def contend(kind, directory, loads, options):
 def floor(directory, size):
     out = {}
     for mode in ("receive", "crc", "append"):
+        measure.touch_machine(directory, size)
         out[mode] = program("floor", mode, "--bytes", size, "--file", directory / "floor")
     return out
 
@@ -136,7 +139,6 @@ def main():
     if options.quick:
         options.rounds, options.seconds = 1, 4
     options.warm = 5 if options.quick else 10
-    options.touch = (4 if options.quick else 8) << 30
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     loads = {n: v for n, v in LOADS.items() if (not options.quick or n.startswith(QUICK)) and (not options.only or any(o in n for o in options.only))}
     contenders = options.contenders.split(",")
@@ -144,7 +146,6 @@ def main():
     directory = Path(tempfile.mkdtemp(prefix="weir-bench-"))
     try:
         for number in range(options.rounds):
-            measure.touch_machine(directory, 2 << 30)
             floors.append(floor(directory, 2 << 30))
             for kind in contenders if number % 2 == 0 else reversed(contenders):
                 print(f"round {number + 1}, {kind}", flush=True)

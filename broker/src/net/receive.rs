@@ -18,8 +18,9 @@ use super::registry::ConnectionState;
 /// Size of the small buffer in bytes: frames up to this size never wait for memory.
 pub(crate) const SMALL_BYTES: usize = 1024;
 
-/// Most bytes asked of the socket in one read.
-const READ_WINDOW_BYTES: usize = 256 * 1024;
+/// Most bytes asked of the socket in one read: a whole batch of the usual largest size, since every read of a part
+/// sends its own window update.
+const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 /// Why nothing more can be received.
 #[derive(Debug, thiserror::Error)]
