@@ -239,8 +239,7 @@ impl Log {
             expiration_ms: i64::MAX,
         };
         let mut found = Vec::new();
-        let first_base = segments.first().map_or(0, |first| first.base_offset);
-        loader.load(&mut state, &mut snapshots, first_base, end, segment.base_offset, &mut |base, txn| {
+        loader.load(&mut state, &mut snapshots, end, segment.base_offset, &mut |base, txn| {
             if base == segment.base_offset {
                 found.push(txn);
             }

@@ -135,15 +135,7 @@ impl Log {
             now_ms,
             expiration_ms,
         };
-        let start = self.log_start_offset().get();
-        loader.load(
-            &mut writer.producers,
-            &mut writer.snapshots,
-            start,
-            end_offset,
-            i64::MAX,
-            &mut |_, _| {},
-        )?;
+        loader.load(&mut writer.producers, &mut writer.snapshots, end_offset, i64::MAX, &mut |_, _| {})?;
         writer.producers.on_high_watermark(self.high_watermark().get());
         let unstable = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
         self.first_unstable.store(unstable, Ordering::Release);

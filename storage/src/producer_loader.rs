@@ -28,16 +28,19 @@ impl ProducerLoader<'_> {
     /// Loads the last snapshot that is not above `end` and `latest_snapshot`, replays what follows up to `end`, and
     /// reports each aborted transaction with the base offset of the segment that holds its marker. Damaged snapshots
     /// are removed with a warning.
+    ///
+    /// Batches below the log start count as long as their segment is there: DeleteRecords takes records away, and a
+    /// producer whose last batch it took goes on with the next sequence all the same.
     pub(crate) fn load(
         &self,
         state: &mut ProducerState,
         snapshots: &mut Vec<i64>,
-        start: i64,
         end: i64,
         latest_snapshot: i64,
         on_aborted: &mut dyn FnMut(i64, AbortedTxn),
     ) -> Result<(), StorageError> {
         let disk = self.handles.disk();
+        let start = self.segments.first().map_or(0, |segment| segment.base_offset);
         let mut from = start;
         state.clear(start);
         while let Some(offset) = snapshots.iter().copied().rfind(|offset| *offset <= end.min(latest_snapshot))

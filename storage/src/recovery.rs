@@ -250,7 +250,7 @@ impl<'a> Loader<'a> {
         epochs.write_if_dirty(disk, dir)?;
 
         let mut producers = ProducerState::new(Arc::clone(&self.shared.producer_ids));
-        self.load_producers(&mut producers, &mut snapshots, &segments, log_start, log_end, checked_from)?;
+        self.load_producers(&mut producers, &mut snapshots, &segments, log_end, checked_from)?;
         recovery_files::remove_stray_snapshots(disk, dir, &mut snapshots, &segments)?;
         for segment in &segments {
             segment.close_handles();
@@ -362,7 +362,6 @@ impl<'a> Loader<'a> {
         producers: &mut ProducerState,
         snapshots: &mut Vec<i64>,
         segments: &[Arc<Segment>],
-        log_start: i64,
         log_end: i64,
         checked_from: i64,
     ) -> Result<(), StorageError> {
@@ -374,7 +373,6 @@ impl<'a> Loader<'a> {
             now_ms: self.options.now_ms,
             expiration_ms: self.shared.producer_id_expiration_ms.load(Ordering::Relaxed),
         };
-        let first_base = segments.first().map_or(0, |segment| segment.base_offset);
         let first_checked =
             segments.partition_point(|segment| segment.base_offset <= checked_from).saturating_sub(1);
         let checked = match segments.get(first_checked) {
@@ -415,20 +413,13 @@ impl<'a> Loader<'a> {
             .iter()
             .map(|segment| self.place(segment.base_offset).path(transaction_index::TXN_INDEX_SUFFIX).exists())
             .collect();
-        loader.load(
-            producers,
-            snapshots,
-            log_start.max(first_base),
-            log_end,
-            latest_snapshot,
-            &mut |base, txn| {
-                if txn.last_offset >= from
-                    && let Some((_, entries)) = kept.iter_mut().find(|(other, _)| *other == base)
-                {
-                    entries.push(txn);
-                }
-            },
-        )?;
+        loader.load(producers, snapshots, log_end, latest_snapshot, &mut |base, txn| {
+            if txn.last_offset >= from
+                && let Some((_, entries)) = kept.iter_mut().find(|(other, _)| *other == base)
+            {
+                entries.push(txn);
+            }
+        })?;
         for (index, (base, entries)) in kept.iter().enumerate() {
             let changed = before.get(index) != Some(&entries.len()) || had_file.get(index) == Some(&true);
             if changed {

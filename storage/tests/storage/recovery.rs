@@ -366,6 +366,35 @@ fn the_last_batch_sent_again_after_a_crash_is_recognised_without_any_snapshot() 
 }
 
 #[test]
+fn a_producer_whose_last_batches_were_deleted_goes_on_with_its_next_sequence_after_a_start() {
+    for clean in [false, true] {
+        let home = Home::small_segments(800);
+        let log = home.open(false);
+        let mut sequence = 0;
+        // So far that the newest snapshot lies below the log start, and batches of the producer between the two.
+        loop {
+            Batch::idempotent(3, 9, 2, sequence).append(&log).unwrap();
+            sequence += 3;
+            let active = log.segments().last().unwrap().0;
+            if log.segment_count() > 2 && log.log_end_offset().get() >= active + 9 {
+                break;
+            }
+        }
+        let last = Batch::idempotent(3, 9, 2, sequence - 3);
+        log.delete_records(-1).unwrap();
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+        if clean {
+            log.close(NOW, true).unwrap();
+        }
+        drop(log);
+        let log = home.open(clean);
+        assert_eq!(log.log_start_offset().get(), log.log_end_offset().get() - 1);
+        assert!(last.append(&log).unwrap().duplicate);
+        assert!(!Batch::idempotent(3, 9, 2, sequence).append(&log).unwrap().duplicate);
+    }
+}
+
+#[test]
 fn truncation_takes_back_offsets_epochs_and_producers() {
     let home = Home::small_segments(1500);
     let log = home.open(false);
