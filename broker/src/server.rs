@@ -3,11 +3,11 @@
 //! Invariants: every lock is taken before a byte is read or written; nothing is served before the metadata, the logs
 //! and the listeners' ports are known; the clean-shutdown marker is written last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -25,7 +25,7 @@ use weir_protocol::records::{Codec, InflateLimits, max_working_memory_bytes};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
 use weir_storage::{
-    Claim, LogConfig, LogManager, LogManagerConfig, MetaProperties, StorageError, TopicPartition,
+    Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, MetaProperties, StorageError, TopicPartition,
 };
 
 use crate::background;
@@ -248,7 +248,7 @@ impl Server {
         let broker_epoch = register(&mut metadata_log, &config, &identity, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
         check_fits(&layout, &image)?;
-        load_logs(&logs, &config, &image)?;
+        load_logs(&logs, &config, &image, metadata_log.take_removed_topics())?;
 
         let (controller_handle, queue) = quorum::channel();
         let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
@@ -585,28 +585,58 @@ fn register(
     Ok(epoch)
 }
 
-fn load_logs(logs: &LogManager, config: &BrokerConfig, image: &MetadataImage) -> Result<(), ServerError> {
-    let claim = |name: &TopicPartition| {
+/// Which partitions there are, as the metadata says.
+struct Claims<'a> {
+    config: &'a BrokerConfig,
+    image: &'a MetadataImage,
+    removed_topics: HashSet<Uuid>,
+}
+
+impl LogTopics for Claims<'_> {
+    fn claim(&self, name: &TopicPartition) -> Claim {
         if name.topic() == quorum::TOPIC {
             return Claim::Ignore;
         }
-        match image.topics().by_name(name.topic()) {
+        match self.image.topics().by_name(name.topic()) {
             Some(topic) if topic.partition(name.partition()).is_some() => Claim::Open {
                 config: Arc::new(log_config(&TopicConfig::resolve(
-                    config,
-                    &image.configs().topic(name.topic()),
+                    self.config,
+                    &self.image.configs().topic(name.topic()),
                 ))),
                 topic_id: Some(topic.id()),
             },
             _ => Claim::Stray,
         }
-    };
-    let summary = logs.load(&claim, now_ms(), &|_, _| {})?;
+    }
+
+    fn was_deleted(&self, topic_id: Uuid) -> bool {
+        self.removed_topics.contains(&topic_id)
+    }
+}
+
+fn load_logs(
+    logs: &LogManager,
+    config: &BrokerConfig,
+    image: &MetadataImage,
+    removed_topics: HashSet<Uuid>,
+) -> Result<(), ServerError> {
+    let claims = Claims { config, image, removed_topics };
+    let summary = logs.load(&claims, now_ms(), &|_, _| {})?;
     for stray in &summary.strays {
         tracing::warn!(path = %stray.display(), "no topic claims this directory: it is kept aside");
     }
     for (partition, error) in &summary.failed {
         tracing::error!(%partition, "cannot open a log: {error}");
+    }
+    let counters = logs.counters();
+    let recovered = counters.logs_recovered.load(Ordering::Relaxed);
+    if recovered > 0 {
+        tracing::info!(
+            logs = recovered,
+            checked_bytes = counters.recovery_bytes.load(Ordering::Relaxed),
+            cut_bytes = counters.truncated_bytes.load(Ordering::Relaxed),
+            "recovered after a stop that was not clean"
+        );
     }
     Ok(())
 }

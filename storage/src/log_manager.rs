@@ -25,6 +25,7 @@ use crate::file_handles::FileHandles;
 use crate::log::{Log, LogOptions, LogShared, StorageCounters};
 use crate::log_dir::LogDir;
 use crate::log_maintenance::Retained;
+use crate::partition_metadata;
 use crate::producer_state::ProducerIdQuota;
 use crate::segment_quota::SegmentQuota;
 use crate::topic_partition::{DirName, TopicPartition, parse_dir_name};
@@ -78,7 +79,7 @@ pub enum Claim {
         /// The topic's id.
         topic_id: Option<Uuid>,
     },
-    /// No topic claims it: the directory is renamed to `-stray` and kept.
+    /// No topic claims it: the directory is renamed to `-stray` and kept, unless its topic was deleted.
     Stray,
     /// Its topic was deleted: the directory is renamed to `-delete` and removed.
     Delete,
@@ -90,6 +91,12 @@ pub enum Claim {
 pub trait LogTopics: Sync {
     /// What to do with the directory of `name`.
     fn claim(&self, name: &TopicPartition) -> Claim;
+
+    /// True when the topic with this id is known to have been deleted: a directory of it that a crash kept from being
+    /// removed goes the way of [`Claim::Delete`] instead of being set aside.
+    fn was_deleted(&self, _topic_id: Uuid) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(&TopicPartition) -> Claim + Sync> LogTopics for F {
@@ -227,7 +234,7 @@ impl LogManager {
                     while let Some((dir, options)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match Log::open(Arc::clone(&self.shared), Arc::clone(dir), options.clone()) {
                             Ok(log) => opened.lock().push(log),
-                            Err(error) => failed.lock().push((options.clone(), error)),
+                            Err(error) => failed.lock().push((Arc::clone(dir), options.clone(), error)),
                         }
                         progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
                     }
@@ -241,11 +248,11 @@ impl LogManager {
             logs.reserve(opened.len());
             logs.extend(opened.into_iter().map(|log| (log.topic_partition().clone(), log)));
         }
-        for (options, error) in failed.into_inner() {
+        for (log_dir, options, error) in failed.into_inner() {
             if matches!(error, StorageError::TopicIdMismatch { .. }) {
-                tracing::warn!(partition = %options.topic_partition, %error, "setting the directory aside");
-                let stray = self.rename_stray(&options.dir, &options.topic_partition)?;
-                summary.strays.push(stray);
+                tracing::warn!(partition = %options.topic_partition, %error, "the directory is not this topic's");
+                let (dir, path) = (&log_dir, &options.dir);
+                self.put_out_of_service(dir, path, &options.topic_partition, topics, &mut summary)?;
             } else {
                 tracing::error!(partition = %options.topic_partition, %error, "cannot open the log");
                 summary.failed.push((options.topic_partition, error));
@@ -291,10 +298,7 @@ impl LogManager {
             let partition = TopicPartition::new(Arc::clone(topic), partition.partition());
             match topics.claim(&partition) {
                 Claim::Ignore => {}
-                Claim::Stray => {
-                    tracing::warn!(%partition, "no topic claims this directory, setting it aside");
-                    summary.strays.push(self.rename_stray(&path, &partition)?);
-                }
+                Claim::Stray => self.put_out_of_service(dir, &path, &partition, topics, summary)?,
                 Claim::Delete => {
                     summary.deleting += 1;
                     self.rename_and_queue_delete(dir, &path, &partition, i64::MIN)?;
@@ -316,6 +320,29 @@ impl LogManager {
             }
         }
         Ok(())
+    }
+
+    /// Takes a directory away that no topic claims: goes on with the deletion of its topic, or sets it aside.
+    fn put_out_of_service(
+        &self,
+        dir: &LogDir,
+        path: &Path,
+        partition: &TopicPartition,
+        topics: &dyn LogTopics,
+        summary: &mut StartSummary,
+    ) -> Result<(), StorageError> {
+        match partition_metadata::read(dir.disk(), path)? {
+            Some(topic_id) if topics.was_deleted(topic_id) => {
+                tracing::info!(%partition, %topic_id, "going on with the deletion that a crash interrupted");
+                summary.deleting += 1;
+                self.rename_and_queue_delete(dir, path, partition, i64::MIN)
+            }
+            _ => {
+                tracing::warn!(%partition, "no topic claims this directory, setting it aside");
+                summary.strays.push(self.rename_stray(path, partition)?);
+                Ok(())
+            }
+        }
     }
 
     /// The log of a partition.

@@ -51,6 +51,19 @@ pub fn format(topic_id: Uuid) -> Vec<u8> {
     format!("version: 0\ntopic_id: {topic_id}").into_bytes()
 }
 
+/// The topic id that the file in `dir` names; `None` when it is missing, empty or garbled.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub(crate) fn read(disk: &Disk, dir: &Path) -> Result<Option<Uuid>, StorageError> {
+    let path = dir.join(PARTITION_METADATA);
+    match disk.read_small(&path, LIMIT_BYTES) {
+        Ok(bytes) => Ok(bytes.and_then(|bytes| parse(&bytes, &path).ok())),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Ok(None),
+        Err(error) => Err(error).context("read", &path),
+    }
+}
+
 /// Makes the file in `dir` say `topic_id`: reads it, and writes it anew with a warning when it is missing (of an
 /// existing log), empty or garbled.
 ///

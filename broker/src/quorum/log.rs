@@ -4,12 +4,13 @@
 //! its LeaderChange record. Every append is one batch, synced before anybody acts on it.
 //! Invariant: the image never holds a record that is not durable.
 
+use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_metadata::image::{MetadataImage, MetadataReplay};
-use weir_metadata::{MetadataError, VersionedRecord};
+use weir_metadata::{MetadataError, MetadataRecord, VersionedRecord};
 use weir_protocol::messages::{LeaderChangeMessage, LeaderChangeMessageVoter};
 use weir_protocol::records::{
     BatchBuilder, BatchError, BatchHeader, Codec, ControlRecordType, HEADER_SIZE_BYTES, Scratch,
@@ -70,6 +71,7 @@ pub(crate) struct MetadataLog {
     epoch: i32,
     replay: MetadataReplay,
     bytes_since_snapshot: u64,
+    removed_topics: HashSet<Uuid>,
 }
 
 /// What opening needs besides the directory.
@@ -143,6 +145,7 @@ impl MetadataLog {
         let mut replay = MetadataReplay::new(image);
         let mut bytes_since_snapshot = 0;
         let mut last_epoch = old_state.map_or(0, |state| state.leader_epoch);
+        let mut removed_topics = HashSet::new();
         let mut scratch = Scratch::new(0);
         for_each_batch(&log, first, |batch| {
             last_epoch = last_epoch.max(batch.header.partition_leader_epoch);
@@ -154,6 +157,9 @@ impl MetadataLog {
             batch.for_each_record(TOPIC, &mut scratch, |record| {
                 let decoded = snapshot::decode(TOPIC, record.offset, record.value.unwrap_or_default())?;
                 let offset = record.offset;
+                if let MetadataRecord::RemoveTopic(removed) = &decoded.record {
+                    removed_topics.insert(removed.topic_id);
+                }
                 replay
                     .apply(&decoded.record, offset)
                     .map_err(|error| MetadataLogError::Record { offset, error })
@@ -163,7 +169,7 @@ impl MetadataLog {
         })?;
         let epoch = last_epoch + 1;
         state::write(&dir, options.node_id, epoch).map_err(io_error)?;
-        let mut opened = MetadataLog { log, dir, epoch, replay, bytes_since_snapshot };
+        let mut opened = MetadataLog { log, dir, epoch, replay, bytes_since_snapshot, removed_topics };
         opened.append_leader_change(options.node_id, options.now_ms)?;
         Ok(opened)
     }
@@ -176,6 +182,12 @@ impl MetadataLog {
     /// The replay state, for the records of the activation.
     pub(crate) fn replay(&self) -> &MetadataReplay {
         &self.replay
+    }
+
+    /// The topics that the log behind the last snapshot removes. A snapshot is made only after the logs of removed topics
+    /// are out of service, so these are all whose deletion a crash can have interrupted.
+    pub(crate) fn take_removed_topics(&mut self) -> HashSet<Uuid> {
+        std::mem::take(&mut self.removed_topics)
     }
 
     /// The epoch of this leadership.

@@ -7,7 +7,7 @@ use crate::common::{Batch, NOW, read_all};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
 use weir_storage::{
-    Claim, LogConfig, LogManager, LogManagerConfig, StartSummary, StorageError, TopicPartition,
+    Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, StartSummary, StorageError, TopicPartition,
 };
 
 const TOPIC_ID: Uuid = Uuid([9; 16]);
@@ -195,6 +195,46 @@ fn directories_of_other_topics_are_set_aside_and_damaged_partition_metadata_is_w
         let text = std::fs::read_to_string(metadata(partition)).unwrap();
         assert_eq!(text, format!("version: 0\ntopic_id: {TOPIC_ID}"));
     }
+}
+
+/// One topic was deleted, another took the name of a deleted one; the crash came before the directories were renamed.
+struct AfterInterruptedDeletions;
+
+impl LogTopics for AfterInterruptedDeletions {
+    fn claim(&self, name: &TopicPartition) -> Claim {
+        match name.topic() {
+            "again" => Claim::Open { config: Arc::default(), topic_id: Some(Uuid([7; 16])) },
+            _ => Claim::Stray,
+        }
+    }
+
+    fn was_deleted(&self, topic_id: Uuid) -> bool {
+        topic_id == TOPIC_ID
+    }
+}
+
+#[test]
+fn a_deletion_that_a_crash_interrupted_goes_on_and_other_unclaimed_directories_are_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for (topic, id) in [("deleted", TOPIC_ID), ("again", TOPIC_ID), ("unknown", Uuid([1; 16]))] {
+        let log = manager.get_or_create(&name(topic, 0), Some(id), Arc::default(), NOW).unwrap();
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+    }
+    drop(manager);
+    let manager = LogManager::lock(&Disk::new(), &paths(root.path(), 1), &config()).unwrap();
+    let summary = manager.load(&AfterInterruptedDeletions, NOW, &|_, _| {}).unwrap();
+    assert_eq!((summary.deleting, summary.strays.len(), summary.failed.len()), (2, 1, 0), "{summary:?}");
+    assert!(summary.strays[0].file_name().unwrap().to_str().unwrap().starts_with("unknown-0."));
+    assert_eq!(manager.run_deletes(NOW), 0);
+    let mut left: Vec<_> = std::fs::read_dir(root.path().join("d0"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_dir())
+        .map(|entry| entry.path())
+        .collect();
+    left.retain(|path| !summary.strays.contains(path));
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
