@@ -4,6 +4,7 @@
 //! other, so that it never competes with itself.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -22,6 +23,9 @@ const TRIM_EVERY: Duration = Duration::from_secs(5);
 const METRICS_WINDOW: Duration = Duration::from_secs(60);
 /// The beat of the thread that looks after the logs.
 const LOGS_EVERY: Duration = Duration::from_millis(500);
+
+/// After a flush the recovery points are written within this, so that a crash need not read again what is on the disk.
+const CHECKPOINT_AFTER_FLUSH: Duration = Duration::from_secs(5);
 
 /// Starts all of it. Each task ends when it is aborted.
 pub(crate) fn start(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
@@ -83,15 +87,22 @@ async fn tick_groups(broker: Arc<Broker>) {
 /// When each job of the logs' thread is due.
 struct Schedule {
     checkpoint: Instant,
+    /// Syncs that the last round had seen.
+    flushes_seen: u64,
     retention: Instant,
     scrub: Scrubber,
+}
+
+impl Schedule {
+    fn begin(now: Instant) -> Self {
+        Schedule { checkpoint: now, flushes_seen: 0, retention: now, scrub: Scrubber::new() }
+    }
 }
 
 async fn look_after_logs(broker: Arc<Broker>) {
     let mut beat = interval(LOGS_EVERY);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let now = Instant::now();
-    let mut schedule = Schedule { checkpoint: now, retention: now, scrub: Scrubber::new() };
+    let mut schedule = Schedule::begin(Instant::now());
     loop {
         beat.tick().await;
         let broker = Arc::clone(&broker);
@@ -103,8 +114,7 @@ async fn look_after_logs(broker: Arc<Broker>) {
             Ok(back) => schedule = back,
             Err(error) => {
                 tracing::error!("the thread that looks after the logs failed: {error}");
-                let now = Instant::now();
-                schedule = Schedule { checkpoint: now, retention: now, scrub: Scrubber::new() };
+                schedule = Schedule::begin(Instant::now());
             }
         }
     }
@@ -118,6 +128,11 @@ fn one_round(broker: &Broker, schedule: &mut Schedule) {
     logs.run_deletes(now_ms);
     logs.tick(now_ms);
     let now = Instant::now();
+    let flushes = logs.counters().flushes.load(Ordering::Relaxed);
+    if flushes != schedule.flushes_seen {
+        schedule.flushes_seen = flushes;
+        schedule.checkpoint = schedule.checkpoint.min(now + CHECKPOINT_AFTER_FLUSH);
+    }
     if now >= schedule.checkpoint {
         let every = config.get(keys::LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS).max(1) as u64;
         schedule.checkpoint = now + Duration::from_millis(every);
