@@ -53,18 +53,27 @@ impl Log {
                     end: high_watermark,
                 });
             }
-            self.advance_log_start(&mut writer, target)
+            self.advance_log_start(&mut writer, target);
+            self.note_log_start(&writer)
         };
         self.log_dir.persist_log_starts(version)?;
         Ok(self.log_start_offset())
     }
 
-    /// Moves the log start up to `target` in memory and notes it for the checkpoint.
-    fn advance_log_start(&self, writer: &mut Writer, target: i64) -> u64 {
+    /// Moves the log start up to `target` in memory.
+    fn advance_log_start(&self, writer: &mut Writer, target: i64) {
         if target > self.log_start_offset().get() {
             self.log_start.store(target, Ordering::Release);
             self.epochs.lock().truncate_from_start(target);
             writer.touched = true;
+        }
+    }
+
+    /// Notes the log start for the checkpoint, unless the first segment tells it. Nothing is noted of a log that is out
+    /// of service: another one may have its name by now.
+    fn note_log_start(&self, writer: &Writer) -> u64 {
+        if writer.closed {
+            return 0;
         }
         let start = self.log_start_offset().get();
         let first_base = self.segments.read().first().map_or(0, |segment| segment.base_offset);
@@ -121,6 +130,8 @@ impl Log {
             doomed.extend(self.segments.write().drain(..due));
             let first_base = self.segments.read().first().map_or(0, |segment| segment.base_offset);
             self.advance_log_start(&mut writer, first_base);
+            // Until the files are gone: a start that finds them must not let the log begin with them again.
+            self.log_dir.set_log_start(&self.topic_partition, Some(self.log_start_offset().get()));
             let gone: Vec<i64> =
                 writer.snapshots.iter().copied().filter(|offset| *offset < first_base).collect();
             for offset in gone {
@@ -140,6 +151,7 @@ impl Log {
             );
             self.delete_segment_files(segment)?;
         }
+        self.note_log_start(&self.writer.lock());
         count(&self.shared.counters.segments_deleted, retained.deleted_segments as u64);
         Ok(retained)
     }

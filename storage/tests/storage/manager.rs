@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::common::{Batch, NOW, read_all};
 use weir_protocol::wire::Uuid;
-use weir_storage::disk::Disk;
+use weir_storage::disk::{Disk, Op};
+use weir_storage::faults::Faults;
 use weir_storage::{
     Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, StartSummary, StorageError, TopicPartition,
 };
@@ -235,6 +236,38 @@ fn a_deletion_that_a_crash_interrupted_goes_on_and_other_unclaimed_directories_a
         .collect();
     left.retain(|path| !summary.strays.contains(path));
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn records_that_were_deleted_stay_deleted_when_a_crash_comes_before_their_files_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let faults = Faults::new();
+    let disk = Disk::with_hook(Arc::new(faults.clone()));
+    let small = Arc::new(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
+    let claim = |_: &TopicPartition| Claim::Open { config: Arc::clone(&small), topic_id: Some(TOPIC_ID) };
+    let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
+    let log = manager.get_or_create(&name("t", 0), Some(TOPIC_ID), Arc::clone(&small), NOW).unwrap();
+    for _ in 0..10 {
+        Batch::new(1, 300, NOW).append(&log).unwrap();
+    }
+    // The log start is where a segment begins: once the ones before it are gone, no checkpoint need say it.
+    let start = log.segments()[2].0;
+    assert_eq!(log.delete_records(start).unwrap().get(), start);
+    faults.fail(&[Op::Remove], ".log", 5, 0);
+    log.apply_retention(NOW).unwrap_err();
+    manager.checkpoint().unwrap();
+    faults.lift();
+    drop(log);
+    drop(manager);
+    let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
+    manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    let log = manager.get(&name("t", 0)).unwrap();
+    assert_eq!(log.log_start_offset().get(), start);
+    log.apply_retention(NOW).unwrap();
+    manager.checkpoint().unwrap();
+    assert_eq!(log.segments()[0].0, start);
+    let checkpoint = std::fs::read_to_string(root.path().join("d0/log-start-offset-checkpoint")).unwrap();
+    assert_eq!(checkpoint, "0\n0\n");
 }
 
 #[test]
