@@ -183,9 +183,12 @@ impl<const N: usize> IndexFile<N> {
         let disk = place.handles.disk();
         let position = u64::from(state.in_file) * N as u64;
         if state.needs_trim {
-            disk.set_length(handle.file(), handle.path(), position)?;
+            // Cutting a file to the length that it has costs a write all the same.
+            if handle.file().metadata()?.len() != position {
+                disk.set_length(handle.file(), handle.path(), position)?;
+                state.unsynced = true;
+            }
             state.needs_trim = false;
-            state.unsynced = true;
         }
         if !state.tail.is_empty() {
             disk.write_all_at(handle.file(), handle.path(), state.tail.as_flattened(), position)?;

@@ -30,6 +30,8 @@ pub struct EpochEntry {
 pub struct LeaderEpochs {
     entries: Vec<EpochEntry>,
     dirty: bool,
+    /// A file that can be read is there, if an older one.
+    has_file: bool,
 }
 
 impl LeaderEpochs {
@@ -153,7 +155,7 @@ impl LeaderEpochs {
             Some(())
         })
         .map_err(|reason| StorageError::corrupt(path, reason))?;
-        Ok(Self { entries, dirty: false })
+        Ok(Self { entries, dirty: false, has_file: true })
     }
 
     /// The content of the file.
@@ -184,9 +186,16 @@ impl LeaderEpochs {
         if self.dirty {
             let path = dir.join(LEADER_EPOCH_CHECKPOINT);
             disk.replace(&path, &self.format(), false).context("write", &path)?;
-            self.dirty = false;
+            (self.dirty, self.has_file) = (false, true);
         }
         Ok(())
+    }
+
+    /// Writes the file if there is none that can be read. An older one will do until the next flush: the check after a
+    /// crash finds the epochs of all batches that were not flushed, and an epoch without a batch is forgotten by every
+    /// start. So a start of thousands of partitions does not rewrite as many files.
+    pub(crate) fn write_if_missing(&mut self, disk: &Disk, dir: &Path) -> Result<(), StorageError> {
+        if self.has_file { Ok(()) } else { self.write_if_dirty(disk, dir) }
     }
 }
 

@@ -338,7 +338,7 @@ impl Log {
         let mut epochs = self.epochs.lock();
         if epochs.assign(epoch, offset) {
             writer.current_epoch = epoch;
-            epochs.write_if_dirty(self.shared.handles.disk(), &self.dir)?;
+            epochs.write_if_missing(self.shared.handles.disk(), &self.dir)?;
         }
         Ok(())
     }

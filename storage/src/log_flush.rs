@@ -208,6 +208,8 @@ impl Log {
             }
         }
         self.sync_files(segments)?;
+        // Before the recovery point moves past batches of an epoch that the file does not name.
+        self.epochs.lock().write_if_dirty(disk, &self.dir)?;
         self.mark_flushed(self.log_end.load(Ordering::Acquire), self.last_flush_ms.load(Ordering::Relaxed));
         if let Some(read_only) = &mut writer.read_only {
             read_only.rewrite_unflushed = false;

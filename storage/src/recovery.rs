@@ -247,7 +247,7 @@ impl<'a> Loader<'a> {
         let log_start = start_floor.max(first_base).min(log_end);
         epochs.truncate_from_end(log_end);
         epochs.truncate_from_start(log_start);
-        epochs.write_if_dirty(disk, dir)?;
+        epochs.write_if_missing(disk, dir)?;
 
         let mut producers = ProducerState::new(Arc::clone(&self.shared.producer_ids));
         self.load_producers(&mut producers, &mut snapshots, &segments, log_end, checked_from)?;
