@@ -139,9 +139,7 @@ class Broker:
 
     def start(self, timeout=60):
         """Starts (or starts again) on the same directory and waits until it serves."""
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            cwd=self.dir, preexec_fn=die_with_parent, start_new_session=True)
+        self.launch()
         began = time.monotonic()
         while not is_ready(self.bootstrap):
             if self.process.poll() is not None:
@@ -151,6 +149,12 @@ class Broker:
                 raise SystemExit(f"{self.kind} did not serve within {timeout} s:\n{self.tail()}")
             time.sleep(0.05)
         self.start_seconds = time.monotonic() - began
+
+    def launch(self):
+        """Starts (or starts again) on the same directory and waits for nothing."""
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            cwd=self.dir, preexec_fn=die_with_parent, start_new_session=True)
 
     @property
     def pid(self):
