@@ -30,6 +30,9 @@ pub struct EpochEntry {
 pub struct LeaderEpochs {
     entries: Vec<EpochEntry>,
     dirty: bool,
+    /// The last entry is not in the file. That alone is worth a write only once the epoch has a batch: after a crash
+    /// every partition gets an epoch, and a stop should not replace as many files.
+    is_last_unwritten: bool,
     /// A file that can be read is there, if an older one.
     has_file: bool,
 }
@@ -65,11 +68,19 @@ impl LeaderEpochs {
         while let Some(last) = self.entries.last()
             && (last.epoch >= epoch || last.start_offset >= start_offset)
         {
-            self.entries.pop();
+            self.pop();
         }
         self.entries.push(EpochEntry { epoch, start_offset });
-        self.dirty = true;
+        self.dirty |= self.is_last_unwritten;
+        self.is_last_unwritten = true;
         true
+    }
+
+    fn pop(&mut self) {
+        self.entries.pop();
+        if !std::mem::take(&mut self.is_last_unwritten) {
+            self.dirty = true;
+        }
     }
 
     /// Forgets epochs that start at `end_offset` or later.
@@ -77,8 +88,7 @@ impl LeaderEpochs {
         while let Some(last) = self.entries.last()
             && last.start_offset >= end_offset
         {
-            self.entries.pop();
-            self.dirty = true;
+            self.pop();
         }
     }
 
@@ -101,6 +111,7 @@ impl LeaderEpochs {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.dirty |= !self.entries.is_empty();
+        self.is_last_unwritten = false;
         self.entries.clear();
     }
 
@@ -155,7 +166,7 @@ impl LeaderEpochs {
             Some(())
         })
         .map_err(|reason| StorageError::corrupt(path, reason))?;
-        Ok(Self { entries, dirty: false, has_file: true })
+        Ok(Self { entries, dirty: false, is_last_unwritten: false, has_file: true })
     }
 
     /// The content of the file.
@@ -181,12 +192,19 @@ impl LeaderEpochs {
         }
     }
 
-    /// Writes the file if it is behind. Not synced: what a power cut takes is rebuilt from the batches.
-    pub(crate) fn write_if_dirty(&mut self, disk: &Disk, dir: &Path) -> Result<(), StorageError> {
-        if self.dirty {
+    /// Writes the file if it is behind: of a log that ends at `log_end`. Not synced: what a power cut takes is rebuilt
+    /// from the batches.
+    pub(crate) fn write_if_behind(
+        &mut self,
+        disk: &Disk,
+        dir: &Path,
+        log_end: i64,
+    ) -> Result<(), StorageError> {
+        let has_batch = self.latest().is_some_and(|latest| latest.start_offset < log_end);
+        if self.dirty || (self.is_last_unwritten && (has_batch || !self.has_file)) {
             let path = dir.join(LEADER_EPOCH_CHECKPOINT);
             disk.replace(&path, &self.format(), false).context("write", &path)?;
-            (self.dirty, self.has_file) = (false, true);
+            (self.dirty, self.is_last_unwritten, self.has_file) = (false, false, true);
         }
         Ok(())
     }
@@ -195,7 +213,7 @@ impl LeaderEpochs {
     /// crash finds the epochs of all batches that were not flushed, and an epoch without a batch is forgotten by every
     /// start. So a start of thousands of partitions does not rewrite as many files.
     pub(crate) fn write_if_missing(&mut self, disk: &Disk, dir: &Path) -> Result<(), StorageError> {
-        if self.has_file { Ok(()) } else { self.write_if_dirty(disk, dir) }
+        if self.has_file { Ok(()) } else { self.write_if_behind(disk, dir, 0) }
     }
 }
 
@@ -234,6 +252,36 @@ mod tests {
         assert!(known.assign(4, 20));
         assert_eq!(pairs(&known), [(1, 10), (4, 20)]);
         assert!(!known.assign(-1, 50));
+    }
+
+    #[test]
+    fn the_file_is_written_for_epochs_with_batches_and_for_the_first_one() {
+        let (dir, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+        let in_file = || std::fs::read(dir.path().join(LEADER_EPOCH_CHECKPOINT)).unwrap();
+        let mut known = epochs(&[(0, 0)]);
+        known.write_if_behind(&disk, dir.path(), 0).unwrap();
+        assert_eq!(in_file(), b"0\n1\n0 0\n");
+        known.assign(3, 100);
+        known.write_if_behind(&disk, dir.path(), 100).unwrap();
+        assert_eq!(in_file(), b"0\n1\n0 0\n", "nothing was written in epoch 3 yet");
+        known.assign(5, 100);
+        known.write_if_behind(&disk, dir.path(), 100).unwrap();
+        assert_eq!(in_file(), b"0\n1\n0 0\n");
+        known.assign(6, 120);
+        known.write_if_behind(&disk, dir.path(), 120).unwrap();
+        assert_eq!(in_file(), b"0\n3\n0 0\n5 100\n6 120\n", "epoch 5 has batches");
+        let mut read = LeaderEpochs::read(&disk, dir.path()).unwrap().unwrap();
+        assert_eq!(pairs(&read), [(0, 0), (5, 100), (6, 120)]);
+        read.truncate_from_end(100);
+        read.write_if_behind(&disk, dir.path(), 100).unwrap();
+        assert_eq!(in_file(), b"0\n1\n0 0\n", "what the file holds and is not so goes at once");
+        read.assign(6, 100);
+        read.truncate_from_start(50);
+        read.write_if_behind(&disk, dir.path(), 101).unwrap();
+        assert_eq!(in_file(), b"0\n2\n0 50\n6 100\n");
+        read.clear();
+        read.write_if_behind(&disk, dir.path(), 101).unwrap();
+        assert_eq!(in_file(), b"0\n0\n");
     }
 
     #[test]

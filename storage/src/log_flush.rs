@@ -57,7 +57,11 @@ impl Log {
             tails
                 .and_then(|()| writer.active.time_index.0.flush_tail(place))
                 .map_err(|error| self.io_error("index", place.base_offset, error))?;
-            self.epochs.lock().write_if_dirty(self.shared.handles.disk(), &self.dir)?;
+            self.epochs.lock().write_if_behind(
+                self.shared.handles.disk(),
+                &self.dir,
+                self.log_end_offset().get(),
+            )?;
             if writer.active.size_bytes().saturating_sub(self.last_snapshot_position(&writer))
                 > SNAPSHOT_DISTANCE_BYTES
             {
@@ -209,7 +213,7 @@ impl Log {
         }
         self.sync_files(segments)?;
         // Before the recovery point moves past batches of an epoch that the file does not name.
-        self.epochs.lock().write_if_dirty(disk, &self.dir)?;
+        self.epochs.lock().write_if_behind(disk, &self.dir, self.log_end_offset().get())?;
         self.mark_flushed(self.log_end.load(Ordering::Acquire), self.last_flush_ms.load(Ordering::Relaxed));
         if let Some(read_only) = &mut writer.read_only {
             read_only.rewrite_unflushed = false;
@@ -263,7 +267,11 @@ impl Log {
             }
             writer.touched
         };
-        self.epochs.lock().write_if_dirty(self.shared.handles.disk(), &self.dir)?;
+        self.epochs.lock().write_if_behind(
+            self.shared.handles.disk(),
+            &self.dir,
+            self.log_end_offset().get(),
+        )?;
         if touched || self.flush_due.load(Ordering::Acquire) {
             let target = self.sync(now_ms, wait)?;
             if wait {
@@ -283,6 +291,11 @@ impl Log {
             segment.close_handles();
         }
         Ok(())
+    }
+
+    /// Whether [`Self::close`] syncs files of this log.
+    pub(crate) fn must_sync_to_close(&self) -> bool {
+        self.flush_due.load(Ordering::Acquire) || self.writer.lock().touched
     }
 
     /// Refuses writes from here on and closes the files without writing anything: the directory goes away.

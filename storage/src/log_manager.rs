@@ -622,8 +622,7 @@ impl LogManager {
         broker_epoch: i64,
         now_ms: i64,
     ) -> Result<(), StorageError> {
-        let to_sync =
-            logs.iter().filter(|log| log.recovery_point().get() < log.log_end_offset().get()).count();
+        let to_sync = logs.iter().filter(|log| log.must_sync_to_close()).count();
         let one_by_one = to_sync <= SYNC_ONE_BY_ONE;
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);

@@ -95,7 +95,7 @@ impl Log {
             let mut epochs = self.epochs.lock();
             epochs.truncate_from_end(end_offset);
             writer.current_epoch = epochs.latest().map_or(-1, |entry| entry.epoch);
-            epochs.write_if_dirty(disk, &self.dir)?;
+            epochs.write_if_behind(disk, &self.dir, end_offset)?;
         }
         let later: Vec<i64> =
             writer.snapshots.iter().copied().filter(|snapshot| *snapshot > end_offset).collect();
@@ -188,7 +188,7 @@ impl Log {
         }
         let mut epochs = self.epochs.lock();
         epochs.clear();
-        epochs.write_if_dirty(self.shared.handles.disk(), &self.dir)?;
+        epochs.write_if_behind(self.shared.handles.disk(), &self.dir, offset)?;
         drop(epochs);
         self.log_dir.set_log_start(&self.topic_partition, None);
         self.dir_unsynced.store(true, Ordering::Relaxed);
