@@ -230,8 +230,11 @@ def main():
     if options.report:
         Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
     if options.table:
-        Path(options.table).parent.mkdir(parents=True, exist_ok=True)
-        Path(options.table).write_text(table(report))
+        page = Path(options.table)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        # What follows the table, the section of tests/upstream, stays.
+        _, section, rest = page.read_text().partition("\n## ") if page.exists() else ("", "", "")
+        page.write_text(table(report) + section + rest)
     passed = sum(r["ok"] for r in results)
     failed = len(results) - passed + max(0, len(cases) - len(results))
     print(f"{report['seconds']:.0f} s")

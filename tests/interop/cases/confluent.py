@@ -201,18 +201,18 @@ def large(t):
     equal(got[0].value() == near, True, "the large record's contents")
     equal((got[1].value(), got[1].offset()), (b"after", 1), "the next record")
     c.close()
-    big_topic = t.topic("big", max_message_bytes=12 << 20)
-    big = os.urandom(10 << 20)
+    big_topic = t.topic("big", max_message_bytes=9 << 20)
+    big = os.urandom(8 << 20)
     produce_all(p, big_topic, [{"value": big}, {"value": b"small"}])
     c = consumer(t, fetch_max_bytes=1 << 20, message_max_bytes=1 << 20, max_partition_fetch_bytes=1 << 16,
                  receive_message_max_bytes=64 << 20)
     assign_all(c, big_topic, 1)
     got = read(c, 2)
-    equal(got[0].value() == big, True, "the 10 MiB record's contents")
+    equal(got[0].value() == big, True, "the 8 MiB record's contents")
     equal(got[1].value(), b"small", "the record after it")
     c.close()
     t.prove("a record just below message.max.bytes passes, larger ones get MESSAGE_TOO_LARGE and the connection lives on")
-    t.prove("a 10 MiB record (max.message.bytes=12 MiB) comes through fetch limits of 1 MiB and 64 KiB")
+    t.prove("an 8 MiB record (max.message.bytes=9 MiB) comes through fetch limits of 1 MiB and 64 KiB")
 
 
 @case(CLIENT, "offsets by time")
@@ -444,7 +444,7 @@ def static(t):
     t.prove("static membership: a member comes back to its partitions without a rebalance; a second one with its id fences it")
 
 
-@case(CLIENT, "session time-out")
+@case(CLIENT, "session time-out", seconds=10)
 def session_timeout(t):
     topic, group = t.topic("session", partitions=4), t.name("g")
     code = ("import sys\nfrom confluent_kafka import Consumer\n"

@@ -11,4 +11,4 @@ for what in ("roundtrip", "groups", "static", "offsets", "admin"):
 for level in ("2.1.0", "2.8.0", "3.6.0", "4.1.0"):
     def sarama(t, level=level):
         t.driver(INTEROP / "bin" / "sarama", t.bootstrap, level, "roundtrip", "groups", "admin")
-    case("sarama", f"level {level}")(sarama)
+    case("sarama", f"level {level}", seconds=10)(sarama)

@@ -90,6 +90,6 @@ def connect(t, version):
 
 
 for version in KAFKA_VERSIONS:
-    case(f"streams-{version}", "word count")(lambda t, version=version: word_count(t, version))
+    case(f"streams-{version}", "word count", seconds=20)(lambda t, version=version: word_count(t, version))
 for version in CONNECT_VERSIONS:
-    case(f"connect-{version}", "file source and sink")(lambda t, version=version: connect(t, version))
+    case(f"connect-{version}", "file source and sink", seconds=15)(lambda t, version=version: connect(t, version))

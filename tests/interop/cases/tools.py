@@ -18,14 +18,14 @@ CLUSTER = ["ClusterTool", "kafka.tools.ClusterTool"]
 FEATURES = ["FeatureCommand", "kafka.admin.FeatureCommand"]
 
 
-def tools(name):
+def tools(name, seconds=0):
     """Registers a case once for each release."""
     def register(function):
         for version in KAFKA_VERSIONS:
             def run(t, version=version):
                 server = ("--bootstrap-server", t.bootstrap)
                 function(t, version, lambda cls, *args, **kw: t.tool(version, cls, *server, *args, **kw))
-            case(f"tools-{version}", name)(run)
+            case(f"tools-{version}", name, seconds)(run)
         return function
     return register
 
@@ -69,7 +69,7 @@ def topics(t, version, tool):
     t.prove("TopicCommand: create with configs, list, describe (id, Configs line, leader, ISR), more partitions, refusals, delete")
 
 
-@tools("Verifiable and perf tools")
+@tools("Verifiable and perf tools", seconds=10)
 def verifiable(t, version, tool):
     topic, group = t.topic("verify", partitions=3), t.name("g")
     # In a JVM of its own, since it flushes when its JVM ends.
@@ -113,7 +113,7 @@ def console(t, version, tool):
     t.prove("ConsoleProducer makes a topic on demand, keys and headers parsed; ConsoleConsumer prints them back with timestamps, partitions, offsets")
 
 
-@tools("ConsumerGroupCommand")
+@tools("ConsumerGroupCommand", seconds=10)
 def groups(t, version, tool):
     topic, group = t.topic("groups", partitions=2), t.name("g")
     for _ in range(2):
@@ -279,7 +279,7 @@ def cluster(t, version, tool):
     t.prove("ReassignPartitionsCommand: list, and a plan that changes nothing")
 
 
-@tools("rebalance")
+@tools("rebalance", seconds=25)
 def rebalance(t, version, tool):
     """Two VerifiableConsumers in JVMs of their own; the second is told to stop."""
     for strategy in ("RangeAssignor", "CooperativeStickyAssignor"):
