@@ -37,7 +37,7 @@ PRODUCERS = [
     (FREE, {"acks": 1, "max.in.flight": 5}),
     (FREE, {"acks": "all", "max.in.flight": 5, "linger.ms": 0}),
 ]
-RECORDS_PER_SECOND = 700  # of each producer
+RECORDS_PER_SECOND = 700  # of each producer, but in a rush
 
 # Lengths of what follows the 16 bytes of a record's name: mostly small, some of many pages.
 _SIZES = random.Random(1)
@@ -126,7 +126,7 @@ class Producing(Worker):
         from confluent_kafka import Producer
         self.number, self.random = number, random.Random(f"{seed} {number}")
         self.sent = [0] * len(PARTITIONS)
-        self.holding = False
+        self.holding = self.rushing = False
         self.client = Producer({**COMMON, "bootstrap.servers": bootstrap, "linger.ms": 5, **settings,
                                 "message.timeout.ms": 600_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200,
                                 "message.send.max.retries": 1_000_000, "queue.buffering.max.messages": 4000,
@@ -171,7 +171,7 @@ class Producing(Worker):
         self.client.poll(0)
 
     def between(self):
-        time.sleep(18 / RECORDS_PER_SECOND)
+        time.sleep(0 if self.rushing else 18 / RECORDS_PER_SECOND)
 
     def flush(self, timeout):
         """Waits until everything is answered; returns what is not."""
@@ -421,6 +421,12 @@ class Load:
 
     def all(self):
         return [*self.producers, *self.members, self.admin]
+
+    def rush(self, rushing):
+        """Producers send as fast as they can, or at their pace: in a rush there is always something under way, so that a
+        death comes between an append and its answer."""
+        for producer in self.producers:
+            producer.rushing = rushing
 
     def hold(self, held):
         """Producers stop making records, or go on; what they hold is delivered all the same."""

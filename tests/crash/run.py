@@ -9,7 +9,7 @@
     --report FILE   the outcome as JSON
     --keep          keeps the scratch directory
 
-A round: load for a moment, then kill -9, or kill -9 again during the recovery, or SIGTERM and kill -9 during the stop, or
+A round: load for a moment, a rush at its end, then kill -9, or kill -9 again during the recovery, or SIGTERM and kill -9 during the stop, or
 a clean stop; then a start on the same directories, and every check of checks.py with the load going on. At the end
 everything is answered, read once more, stopped cleanly, and judged by Kafka's own DumpLogSegments. Exit code 1 when
 a promise was broken. How fast it serves again is reported, not judged, but for a limit on a hang."""
@@ -84,7 +84,10 @@ class Rounds:
         for number, kind in zip(range(1, self.options.rounds + 1), self.schedule()):
             began = time.monotonic()
             time.sleep(self.random.uniform(0.3, 2.0) if self.is_weir else self.random.uniform(1.0, 4.0))
+            self.load.rush(True)
+            time.sleep(self.random.uniform(0.02, 0.25))
             how = self.die(kind)
+            self.load.rush(False)
             seconds = serving(self.broker, self.client, self.hang, self.ledger)
             self.served.append(seconds)
             self.starts.append(seconds)
