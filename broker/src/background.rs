@@ -127,6 +127,7 @@ fn one_round(broker: &Broker, schedule: &mut Schedule) {
     logs.flush_due(now_ms);
     logs.run_deletes(now_ms);
     logs.tick(now_ms);
+    broker.open_missing();
     let now = Instant::now();
     let flushes = logs.counters().flushes.load(Ordering::Relaxed);
     if flushes != schedule.flushes_seen {

@@ -1,10 +1,11 @@
 //! What every handler can reach: budgets, topics, the metadata image, the controller, limits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use weir_budget::ChunkPool;
 use weir_metadata::image::MetadataImage;
 use weir_metadata::properties::{BrokerConfig, keys};
@@ -62,6 +63,10 @@ pub(crate) struct Broker {
     pub(crate) socket_request_max_bytes: i32,
     pub(crate) fetch_max_bytes: i32,
     pub(crate) image: ArcSwap<MetadataImage>,
+    /// Held while the server follows the metadata.
+    pub(crate) following: Mutex<()>,
+    /// Some partition's log could not be opened.
+    pub(crate) lacks_logs: AtomicBool,
     pub(crate) random: AtomicU64,
     pub(crate) started: Instant,
 }
@@ -134,7 +139,8 @@ impl Broker {
             self.limit_reached(property, error);
             return;
         }
-        let ours = error.is_disk_failure() || matches!(error, StorageError::CorruptBatch { .. });
+        let ours = error.is_disk_failure()
+            || matches!(error, StorageError::CorruptBatch { .. } | StorageError::SegmentGap { .. });
         if ours && let Some(unsaid) = self.storage_complaints.allow() {
             tracing::error!(
                 topic = &*partition.topic,

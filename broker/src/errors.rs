@@ -10,7 +10,8 @@ use crate::quorum::ControllerError;
 pub(crate) fn storage_code(error: &StorageError) -> ErrorCode {
     match error {
         StorageError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
-        StorageError::CorruptBatch { .. } => ErrorCode::CORRUPT_MESSAGE,
+        // Clients hand it to the application; most other errors of a read they only retry.
+        StorageError::CorruptBatch { .. } | StorageError::SegmentGap { .. } => ErrorCode::CORRUPT_MESSAGE,
         StorageError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
         StorageError::InvalidProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
         StorageError::TransactionCoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,

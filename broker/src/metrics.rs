@@ -238,24 +238,29 @@ impl Api {
         (load(&self.times), self.sum_us.load(Ordering::Relaxed))
     }
 
-    /// Quantile `q` of the last one to two minutes in milliseconds, between the bounds of its bucket; 0 without a request.
+    /// Quantile `q` of the last one to two minutes in milliseconds; 0 without a request.
     pub(crate) fn recent_quantile_ms(&self, q: f64) -> f64 {
         let (one, other) = (load(&self.recent[0]), load(&self.recent[1]));
         let counts: Vec<u64> = one.iter().zip(other).map(|(a, b)| a + b).collect();
-        let total: u64 = counts.iter().sum();
-        let wanted = q * total as f64;
-        let mut below = 0;
-        for (index, count) in counts.iter().enumerate() {
-            if *count > 0 && (below + count) as f64 >= wanted {
-                let low = if index == 0 { 0.0 } else { bucket_us(index - 1) as f64 };
-                let high = bucket_us(index) as f64;
-                let part = ((wanted - below as f64) / *count as f64).clamp(0.0, 1.0);
-                return (low + (high - low) * part) / 1000.0;
-            }
-            below += count;
-        }
-        0.0
+        quantile_ms(&counts, bucket_us, q)
     }
+}
+
+/// Quantile `q` of a histogram in milliseconds, between the bounds of its bucket; 0 when it is empty.
+pub(crate) fn quantile_ms(counts: &[u64], bucket_us: fn(usize) -> u64, q: f64) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let wanted = q * total as f64;
+    let mut below = 0;
+    for (index, count) in counts.iter().enumerate() {
+        if *count > 0 && (below + count) as f64 >= wanted {
+            let low = if index == 0 { 0.0 } else { bucket_us(index - 1) as f64 };
+            let high = bucket_us(index) as f64;
+            let part = ((wanted - below as f64) / *count as f64).clamp(0.0, 1.0);
+            return (low + (high - low) * part) / 1000.0;
+        }
+        below += count;
+    }
+    0.0
 }
 
 fn load<const N: usize>(counts: &[AtomicU64; N]) -> [u64; N] {

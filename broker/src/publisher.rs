@@ -3,6 +3,7 @@
 //! Invariant: the image that requests see is replaced last, so what it names is there.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_metadata::controller::LimitReached;
 use weir_metadata::image::{MetadataDelta, MetadataImage, resource_type};
@@ -39,6 +40,7 @@ impl Publisher for ServerPublisher {
 impl Broker {
     /// Follows the metadata from `old` to `new`.
     pub(crate) fn follow(&self, old: &MetadataImage, new: &MetadataImage) {
+        let _turn = self.following.lock();
         let delta = MetadataDelta::between(old, new);
         if delta.broker_configs_changed(self.node_id) {
             self.follow_broker_configs(new);
@@ -58,7 +60,9 @@ impl Broker {
             self.topics.put(Arc::new(Topic::new(name, created.id, internal, settings)));
         }
         for created in &delta.partitions_created {
-            self.open_partition(new, created.topic_id, created.partition_id);
+            if let Err(error) = self.open_partition(new, created.topic_id, created.partition_id) {
+                tracing::error!("{error}; it is tried again");
+            }
         }
         self.groups.start_loading();
         for changed in &delta.partitions_changed {
@@ -99,39 +103,77 @@ impl Broker {
         topic.settings.store(Arc::new(TopicSettings { config }));
     }
 
-    fn drop_topic(&self, id: weir_protocol::wire::Uuid) {
-        let Some(topic) = self.topics.remove(id) else { return };
-        for partition in topic.partitions() {
-            let name = partition.log.topic_partition().clone();
-            if let Err(error) = self.logs.delete(&name, self.now_ms()) {
-                tracing::error!("cannot delete the log of {name}: {error}");
+    /// Opens the logs that could not be opened so far: whatever kept them from it may be gone.
+    pub(crate) fn open_missing(&self) {
+        if !self.lacks_logs.load(Ordering::Acquire) {
+            return;
+        }
+        let _turn = self.following.lock();
+        self.lacks_logs.store(false, Ordering::Release);
+        let image = self.image();
+        let mut opened = 0_usize;
+        for topic in self.topics.all() {
+            for index in topic.without_log() {
+                match self.open_partition(&image, topic.id, index) {
+                    Ok(()) => opened += 1,
+                    Err(error) => tracing::debug!("{error}"),
+                }
             }
-            partition.wake();
+        }
+        if opened > 0 {
+            tracing::info!(opened, "opened logs that could not be opened before");
+            self.groups.start_loading();
         }
     }
 
-    fn open_partition(&self, image: &MetadataImage, topic_id: weir_protocol::wire::Uuid, index: i32) {
-        let Some(topic) = self.topics.by_id(topic_id) else { return };
-        let Some(state) = image.topics().partition(topic_id, index) else { return };
-        let Ok(position) = usize::try_from(index) else { return };
+    fn drop_topic(&self, id: weir_protocol::wire::Uuid) {
+        let Some(topic) = self.topics.remove(id) else { return };
+        for index in 0..topic.partition_count() as i32 {
+            let name = TopicPartition::new(Arc::clone(&topic.name), index);
+            let partition = topic.partition(index);
+            match self.logs.delete(&name, self.now_ms()) {
+                Err(error) if partition.is_some() => {
+                    tracing::error!("cannot delete the log of {name}: {error}")
+                }
+                // One whose log was never made has nothing to delete.
+                _ => {}
+            }
+            if let Some(partition) = partition {
+                partition.wake();
+            }
+        }
+    }
+
+    /// Opens the log of a partition. Where that fails, the partition is there without a log, and its clients are told
+    /// to come again.
+    fn open_partition(
+        &self,
+        image: &MetadataImage,
+        topic_id: weir_protocol::wire::Uuid,
+        index: i32,
+    ) -> Result<(), String> {
+        let Some(topic) = self.topics.by_id(topic_id) else { return Ok(()) };
+        let Some(state) = image.topics().partition(topic_id, index) else { return Ok(()) };
+        let Ok(position) = usize::try_from(index) else { return Ok(()) };
         let name = TopicPartition::new(Arc::clone(&topic.name), index);
         let config = Arc::new(log_config(&topic.settings.load().config));
-        let partition = match self.logs.get_or_create(&name, Some(topic_id), config, self.now_ms()) {
-            Ok(log) => {
-                if let Err(error) = log.begin_leader_epoch(state.leader_epoch) {
-                    tracing::error!("cannot note the leader epoch of {name}: {error}");
-                }
-                Some(Arc::new(Partition::new(Arc::clone(&topic.name), index, log, state.leader_epoch)))
-            }
+        let log = match self.logs.get_or_create(&name, Some(topic_id), config, self.now_ms()) {
+            Ok(log) => log,
             Err(error) => {
-                tracing::error!("cannot open the log of {name}: {error}");
-                None
+                topic.put(position, None);
+                self.lacks_logs.store(true, Ordering::Release);
+                return Err(format!("cannot open the log of {name}: {error}"));
             }
         };
-        topic.put(position, partition.clone());
-        if let Some(partition) = partition.filter(|_| *topic.name == *OFFSETS_TOPIC) {
+        if let Err(error) = log.begin_leader_epoch(state.leader_epoch) {
+            tracing::error!("cannot note the leader epoch of {name}: {error}");
+        }
+        let partition = Arc::new(Partition::new(Arc::clone(&topic.name), index, log, state.leader_epoch));
+        topic.put(position, Some(Arc::clone(&partition)));
+        if *topic.name == *OFFSETS_TOPIC {
             self.groups.lead(self, partition);
         }
+        Ok(())
     }
 
     fn lead_partition(&self, image: &MetadataImage, topic_id: weir_protocol::wire::Uuid, index: i32) {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -25,7 +25,8 @@ use weir_protocol::records::{Codec, InflateLimits, max_working_memory_bytes};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
 use weir_storage::{
-    Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, MetaProperties, StorageError, TopicPartition,
+    Claim, LogConfig, LogDir, LogManager, LogManagerConfig, LogTopics, MetaProperties, StorageError,
+    TopicPartition,
 };
 
 use crate::background;
@@ -51,6 +52,10 @@ const MIN_ZSTD_WINDOW_LOG: u32 = 22;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Descriptors kept for what is neither a connection nor a segment.
 const RESERVED_DESCRIPTORS: u64 = 256;
+/// Fewest files of logs that may be open at once.
+const MIN_FILES: u64 = 64;
+/// With fewer descriptors than this there is no start.
+const MIN_DESCRIPTORS: u64 = 160;
 
 /// Why a server does not start or stop as it should.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +93,14 @@ pub enum ServerError {
         property: &'static str,
         /// Its value.
         limit: u64,
+    },
+    /// The process may not open enough files.
+    #[error("the limit on open descriptors is {limit}, at least {least} are needed: raise it (ulimit -n)")]
+    TooFewDescriptors {
+        /// The limit in force.
+        limit: u64,
+        /// The smallest one that will do.
+        least: u64,
     },
     /// A listener cannot be opened.
     #[error("cannot listen on {name}://{host}:{port}: {error}")]
@@ -217,21 +230,22 @@ impl Server {
     /// Whatever keeps it from serving, with the property or file to look at.
     pub async fn start(config: BrokerConfig) -> Result<Server, ServerError> {
         let began = Instant::now();
-        let layout = plan_of(&config)?;
+        let mut layout = plan_of(&config)?;
         let limits = layout.limits().map(|(name, limit)| (name, i64::try_from(limit).unwrap_or(i64::MAX)));
         let config = config.with_defaults(&limits);
         tracing::info!("memory plan:\n{}", layout.plan);
         let budgets = layout.budgets()?;
+        let descriptors = Descriptors::share(raise_descriptor_limit(), layout.counts.connections)?;
+        layout.counts.connections = descriptors.connections;
         let config = config.with_ceilings(Ceilings {
             connections: layout.counts.connections,
             batch_bytes: largest_batch(budgets.receive.limit()),
         });
-        let descriptors = raise_descriptor_limit();
         let (paths, metadata_dir) = directories(&config);
         let logs = LogManager::lock(
             &Disk::new(),
             &paths,
-            &LogManagerConfig { metadata_dir, ..log_manager_config(&config, &layout, descriptors) },
+            &LogManagerConfig { metadata_dir, ..log_manager_config(&config, &layout, &descriptors) },
         )
         .map_err(ServerError::LogDirs)?;
         let identity = identify(&logs, &config)?;
@@ -290,6 +304,8 @@ impl Server {
             group_complaints: Complaints::new(),
             limit_complaints: LimitComplaints::default(),
             image: ArcSwap::from_pointee(MetadataImage::empty()),
+            following: parking_lot::Mutex::default(),
+            lacks_logs: AtomicBool::new(false),
             random: AtomicU64::new(uuid::Uuid::new_v4().as_u64_pair().0),
             started: began,
         });
@@ -388,11 +404,35 @@ fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
 }
 
-fn log_manager_config(config: &BrokerConfig, layout: &Layout, descriptors: u64) -> LogManagerConfig {
-    let for_files =
-        descriptors.saturating_sub(RESERVED_DESCRIPTORS + layout.counts.connections).max(descriptors / 4);
+/// How the process's descriptors are shared out, so that connections never take the ones that logs need.
+struct Descriptors {
+    files: u64,
+    connections: u64,
+}
+
+impl Descriptors {
+    fn share(limit: u64, max_connections: u64) -> Result<Self, ServerError> {
+        if limit < MIN_DESCRIPTORS {
+            return Err(ServerError::TooFewDescriptors { limit, least: MIN_DESCRIPTORS });
+        }
+        let reserved = RESERVED_DESCRIPTORS.min(limit / 4);
+        let files = limit.saturating_sub(reserved + max_connections).max(limit / 4).clamp(MIN_FILES, 4096);
+        let connections = max_connections.min(limit - reserved - files);
+        if connections < max_connections {
+            tracing::warn!(
+                connections,
+                max_connections,
+                limit,
+                "the limit on descriptors (ulimit -n) allows fewer connections than max.connections"
+            );
+        }
+        Ok(Self { files, connections })
+    }
+}
+
+fn log_manager_config(config: &BrokerConfig, layout: &Layout, descriptors: &Descriptors) -> LogManagerConfig {
     LogManagerConfig {
-        max_open_files: for_files.clamp(64, layout.counts.open_files.max(64)) as usize,
+        max_open_files: descriptors.files.min(layout.counts.open_files.max(MIN_FILES)) as usize,
         max_segments: layout.counts.segments as usize,
         max_producer_ids: layout.counts.producer_ids as usize,
         producer_id_expiration_ms: i64::from(config.get(keys::PRODUCER_ID_EXPIRATION_MS)),
@@ -440,6 +480,9 @@ fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, Server
     let mut found = Vec::new();
     for dir in logs.dirs() {
         let properties = dir.meta_properties()?;
+        if properties.is_none() {
+            refuse_unnamed(dir, node_id)?;
+        }
         if let Some(properties) = &properties {
             let path = dir.path().display();
             if properties.node_id != node_id {
@@ -464,7 +507,8 @@ fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, Server
     let cluster_id = cluster_id.unwrap_or_else(|| random_uuid().to_string());
     let mut directories = Vec::new();
     for (dir, properties) in logs.dirs().iter().zip(found) {
-        let directory_id = match properties.and_then(|properties| properties.directory_id) {
+        let is_unformatted = properties.is_none();
+        let directory_id = match properties.as_ref().and_then(|properties| properties.directory_id) {
             Some(id) => id,
             None => {
                 let id = random_uuid();
@@ -472,11 +516,7 @@ fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, Server
                     cluster_id: cluster_id.clone(),
                     node_id,
                     directory_id: Some(id),
-                    other: std::collections::BTreeMap::new(),
-                })?;
-                let bootstrap = bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]);
-                quorum::write_bootstrap(dir.path(), &bootstrap, now_ms()).map_err(|error| {
-                    ServerError::System { what: "cannot write bootstrap.checkpoint", error }
+                    other: properties.map(|properties| properties.other).unwrap_or_default(),
                 })?;
                 id
             }
@@ -484,8 +524,33 @@ fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, Server
         if logs.partition_dirs().any(|other| Arc::ptr_eq(other, dir)) {
             directories.push(directory_id);
         }
+        if is_unformatted {
+            let bootstrap = bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]);
+            quorum::write_bootstrap(dir.path(), &bootstrap, now_ms())
+                .map_err(|error| ServerError::System { what: "cannot write bootstrap.checkpoint", error })?;
+        }
     }
     Ok(Identity { cluster_id, directories, is_new })
+}
+
+/// A directory without a `meta.properties` is formatted, unless it holds partitions: then the file was lost, and a new
+/// cluster id would make clients of the old cluster take this one for another.
+fn refuse_unnamed(dir: &LogDir, node_id: i32) -> Result<(), ServerError> {
+    let path = dir.path();
+    let listed = std::fs::read_dir(path)
+        .map_err(|error| ServerError::System { what: "cannot list a log directory", error })?;
+    let holds = listed.flatten().filter_map(|entry| entry.file_name().into_string().ok()).find(|name| {
+        matches!(weir_storage::parse_dir_name(name), weir_storage::DirName::Partition(_))
+            && path.join(name).is_dir()
+    });
+    let Some(holds) = holds else { return Ok(()) };
+    let file = path.join(weir_storage::log_dir::META_PROPERTIES);
+    Err(ServerError::Identity(format!(
+        "{} is missing, yet the directory holds {holds}: write the file again with the lines \"version=1\", \
+         \"node.id={node_id}\" and \"cluster.id=\" followed by the id of the cluster (it is in the meta.properties of \
+         other nodes and log directories; a new one, as uuidgen makes them, will do when it is lost)",
+        file.display()
+    )))
 }
 
 fn open_metadata_log(

@@ -55,6 +55,29 @@ impl Topic {
         self.partitions.read().get(index).cloned().flatten()
     }
 
+    /// The partition with this index, for a client.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR where there is one whose log is not open.
+    pub(crate) fn served(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        let position = usize::try_from(index).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        match self.partitions.read().get(position) {
+            Some(Some(partition)) => Ok(Arc::clone(partition)),
+            Some(None) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    }
+
+    /// Numbers of the partitions whose log is not open.
+    pub(crate) fn without_log(&self) -> Vec<i32> {
+        let partitions = self.partitions.read();
+        (0..)
+            .zip(partitions.iter())
+            .filter(|(_, partition)| partition.is_none())
+            .map(|(index, _)| index)
+            .collect()
+    }
+
     /// Number of partitions, those whose log could not be opened included.
     pub(crate) fn partition_count(&self) -> usize {
         self.partitions.read().len()
@@ -261,10 +284,7 @@ impl Broker {
         current_leader_epoch: i32,
     ) -> Result<Arc<Partition>, ErrorCode> {
         let topic = self.topics.by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        let partition = topic.partition(index).ok_or_else(|| {
-            let known = usize::try_from(index).is_ok_and(|index| index < topic.partition_count());
-            if known { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION }
-        })?;
+        let partition = topic.served(index)?;
         match current_leader_epoch {
             epoch if epoch < 0 || epoch == partition.leader_epoch() => Ok(partition),
             epoch if epoch < partition.leader_epoch() => Err(ErrorCode::FENCED_LEADER_EPOCH),

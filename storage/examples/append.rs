@@ -98,6 +98,7 @@ fn append(load: &Load, dir: &Path, idempotent: bool) -> Result<(f64, f64), AnyEr
             recovery_point: 0,
             log_start_offset: 0,
             compacted: false,
+            synced_appends: false,
             now_ms: 0,
         },
     )?;

@@ -140,6 +140,7 @@ fn check_directory(root: &Path, dir: &Path) {
         recovery_point: 0,
         log_start_offset: 0,
         compacted: false,
+        synced_appends: false,
         now_ms: 0,
     };
     let mut ends = Vec::new();
@@ -156,7 +157,8 @@ fn check_directory(root: &Path, dir: &Path) {
             }
             match log.read(offset, 1 << 20, true, Isolation::LogEnd) {
                 Ok(read) => {
-                    assert!(read.range.is_some() && read.base_offset <= offset);
+                    // Messages of magic 0 and 1 may follow each other with gaps.
+                    assert!(read.range.is_some());
                     offset = read.base_offset.max(offset) + 1;
                 }
                 Err(error) => panic!("offset {offset} of {end} cannot be read after the recovery: {error}"),

@@ -51,7 +51,7 @@ pub mod transaction_index;
 pub use config::LogConfig;
 pub use error::StorageError;
 pub use file_handles::{FileHandle, FileHandles};
-pub use log::{Damage, Log, LogOptions, LogShared, StorageCounters};
+pub use log::{Damage, FlushTimes, Log, LogOptions, LogShared, StorageCounters};
 pub use log_append::{AppendInfo, AppendOptions};
 pub use log_dir::{LogDir, MetaProperties};
 pub use log_maintenance::Retained;

@@ -9,8 +9,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use weir_protocol::wire::Uuid;
 
 use crate::config::LogConfig;
@@ -57,6 +58,80 @@ pub struct StorageCounters {
     pub flushes: AtomicU64,
     /// Flushes that were served by the sync of another one.
     pub flushes_joined: AtomicU64,
+    /// How long syncs took.
+    pub flush_times: FlushTimes,
+}
+
+/// A histogram of the time that syncs took.
+#[derive(Debug, Default)]
+pub struct FlushTimes {
+    counts: [AtomicU64; FlushTimes::BUCKETS + 1],
+    sum_us: AtomicU64,
+}
+
+impl FlushTimes {
+    /// Buckets with an upper bound; one more takes what is longer.
+    pub const BUCKETS: usize = 19;
+
+    /// The upper bound of bucket `index`, microseconds: powers of two from 128 µs to 34 s.
+    pub fn bucket_us(index: usize) -> u64 {
+        128 << index
+    }
+
+    pub(crate) fn note(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = (0..Self::BUCKETS).find(|index| us <= Self::bucket_us(*index)).unwrap_or(Self::BUCKETS);
+        if let Some(counter) = self.counts.get(bucket) {
+            count(counter, 1);
+        }
+        count(&self.sum_us, us);
+    }
+
+    /// Counts by bucket since the start, and the sum of all times, microseconds.
+    pub fn read(&self) -> ([u64; FlushTimes::BUCKETS + 1], u64) {
+        let mut counts = [0; FlushTimes::BUCKETS + 1];
+        for (out, counter) in counts.iter_mut().zip(&self.counts) {
+            *out = counter.load(Ordering::Relaxed);
+        }
+        (counts, self.sum_us.load(Ordering::Relaxed))
+    }
+}
+
+/// Lets one at a time through. Those who wait are all woken when a turn ends, and look again whether they still need
+/// one of their own: a fair lock would wake the next one alone, and an unfair one would let newcomers pass those whose
+/// work is done.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    taken: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Turns {
+    /// Waits for a turn; `None` when `is_done` is true before there is one.
+    pub(crate) fn take(&self, is_done: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut taken = self.taken.lock();
+        loop {
+            if is_done() {
+                return None;
+            }
+            if !*taken {
+                *taken = true;
+                return Some(Turn(self));
+            }
+            self.ended.wait(&mut taken);
+        }
+    }
+}
+
+/// A turn; ends with its drop.
+#[derive(Debug)]
+pub(crate) struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock() = false;
+        self.0.ended.notify_all();
+    }
 }
 
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
@@ -113,6 +188,9 @@ pub struct LogOptions {
     pub log_start_offset: i64,
     /// True when the log was compacted at some time, so that offsets may have gaps.
     pub compacted: bool,
+    /// True when every append was synced before the next one (the metadata log): only the last batch can be torn. A
+    /// start then refuses to cut off whole batches that follow a damaged one.
+    pub synced_appends: bool,
     /// The wall clock, ms.
     pub now_ms: i64,
 }
@@ -179,13 +257,17 @@ pub struct Log {
     pub(crate) epochs: Mutex<LeaderEpochs>,
     pub(crate) recent: Mutex<RecentBatches>,
     pub(crate) damages: Mutex<Vec<Damage>>,
-    /// Held during a sync, so that flushes that wait for it are served together.
-    pub(crate) flush_lock: Mutex<()>,
+    /// Offsets of holes that were named in the log of the server.
+    pub(crate) named_gaps: Mutex<Vec<i64>>,
+    /// Syncs take turns, and flushes that wait for one are served by it together.
+    pub(crate) flush_turns: Turns,
     pub(crate) log_start: AtomicI64,
     pub(crate) log_end: AtomicI64,
     pub(crate) high_watermark: AtomicI64,
     /// The first offset of an open transaction, `i64::MAX` for none.
     pub(crate) first_unstable: AtomicI64,
+    /// Some segment may have a transaction index: readers of committed records must look.
+    pub(crate) may_have_aborted: AtomicBool,
     pub(crate) recovery_point: AtomicI64,
     pub(crate) last_flush_ms: AtomicI64,
     pub(crate) last_append_ms: AtomicI64,
@@ -362,10 +444,12 @@ impl Log {
     pub(crate) fn note_damage(&self, damage: Damage) {
         count(&self.shared.counters.corrupt_batches, 1);
         let mut damages = self.damages.lock();
-        let known = damages.iter().any(|other| {
+        let known = damages.iter_mut().find(|other| {
             other.segment_base_offset == damage.segment_base_offset && other.position == damage.position
         });
-        if known {
+        if let Some(known) = known {
+            known.first_offset = known.first_offset.min(damage.first_offset);
+            known.end_offset = known.end_offset.max(damage.end_offset);
             return;
         }
         tracing::error!(

@@ -224,9 +224,11 @@ impl Log {
         let was_read_only = writer.read_only.take().is_some();
         if let Some(completed) = writer.producers.apply(header, marker)
             && let Some(aborted) = writer.producers.complete(&completed)
-            && let Err(error) = transaction_index::append(place, &aborted)
         {
-            self.note_failure(writer, "index an aborted transaction of", error, now_ms);
+            self.may_have_aborted.store(true, Ordering::Release);
+            if let Err(error) = transaction_index::append(place, &aborted) {
+                self.note_failure(writer, "index an aborted transaction of", error, now_ms);
+            }
         }
         if header.partition_leader_epoch > writer.current_epoch
             && let Err(error) = self.assign_epoch(writer, header.partition_leader_epoch, first_offset)

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::error::{IoContext, StorageError};
 use crate::file_handles::Access;
@@ -32,14 +33,16 @@ impl Log {
     /// [`StorageError::Io`] when the disk refuses: the log is read-only then, and what was not synced is written
     /// again before it takes another append.
     pub fn flush_to(&self, offset: i64, now_ms: i64) -> Result<RecoveryPoint, StorageError> {
-        if self.recovery_point.load(Ordering::Acquire) >= offset && !self.flush_due.load(Ordering::Acquire) {
+        let is_done = || {
+            self.recovery_point.load(Ordering::Acquire) >= offset && !self.flush_due.load(Ordering::Acquire)
+        };
+        if is_done() {
             return Ok(self.recovery_point());
         }
-        let _turn = self.flush_lock.lock();
-        if self.recovery_point.load(Ordering::Acquire) >= offset && !self.flush_due.load(Ordering::Acquire) {
+        let Some(_turn) = self.flush_turns.take(is_done) else {
             count(&self.shared.counters.flushes_joined, 1);
             return Ok(self.recovery_point());
-        }
+        };
         self.sync(now_ms, true)
     }
 
@@ -76,9 +79,11 @@ impl Log {
         if !wait {
             return Ok(RecoveryPoint(target));
         }
+        let began = Instant::now();
         match self.sync_files(&segments) {
             Ok(()) => {
                 count(&self.shared.counters.flushes, 1);
+                self.shared.counters.flush_times.note(began.elapsed());
                 self.mark_flushed(target, now_ms);
                 Ok(self.recovery_point())
             }
@@ -240,7 +245,7 @@ impl Log {
     /// # Errors
     /// [`StorageError::Io`]: then the log directory must not get its clean-shutdown marker.
     pub fn close(&self, now_ms: i64, wait: bool) -> Result<(), StorageError> {
-        let _turn = self.flush_lock.lock();
+        let _turn = self.flush_turns.take(|| false);
         let touched = {
             let mut writer = self.writer.lock();
             if writer.closed {

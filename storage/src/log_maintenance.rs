@@ -219,28 +219,47 @@ impl Log {
         }
     }
 
-    /// Builds the transaction index of a segment anew from the markers in the log.
+    /// Builds the transaction index of a segment anew from the markers in the log. The log is read without the writer's
+    /// lock; what is appended meanwhile is in the file already.
     pub(crate) fn rebuild_transaction_index(
         &self,
         segment: &Segment,
         reason: &str,
     ) -> Result<(), StorageError> {
-        let path = self.place(segment.base_offset).path(TXN_INDEX_SUFFIX);
+        let place = self.place(segment.base_offset);
+        let path = place.path(TXN_INDEX_SUFFIX);
         tracing::warn!(path = %path.display(), reason, "rebuilding the transaction index from the log");
         count(&self.shared.counters.files_rebuilt, 1);
-        let found = self.transactions_from_log(segment)?;
-        transaction_index::replace(self.place(segment.base_offset), &found)
+        let mut snapshots = self.writer.lock().snapshots.clone();
+        let end = self.log_end_offset().get();
+        let mut found = self.transactions_from_log(segment, end, &mut snapshots)?;
+        let writer = self.writer.lock();
+        match transaction_index::read(place) {
+            Ok(stored) => found.extend(stored.into_iter().filter(|entry| entry.last_offset >= end)),
+            Err(StorageError::CorruptFile { .. }) if self.log_end_offset().get() > end => {
+                let end = self.log_end_offset().get();
+                found = self.transactions_from_log(segment, end, &mut writer.snapshots.clone())?;
+            }
+            Err(StorageError::CorruptFile { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if !found.is_empty() {
+            self.may_have_aborted.store(true, Ordering::Release);
+        }
+        transaction_index::replace(place, &found)
     }
 
-    /// The aborted transactions whose markers lie in `segment`, found in the log itself.
-    pub(crate) fn transactions_from_log(&self, segment: &Segment) -> Result<Vec<AbortedTxn>, StorageError> {
+    /// The aborted transactions whose markers lie in `segment` and below `end`, found in the log itself.
+    pub(crate) fn transactions_from_log(
+        &self,
+        segment: &Segment,
+        end: i64,
+        snapshots: &mut Vec<i64>,
+    ) -> Result<Vec<AbortedTxn>, StorageError> {
         let segments = self.all_segments();
-        let end = segments
-            .iter()
-            .map(|other| other.base_offset)
-            .find(|base| *base > segment.base_offset)
-            .unwrap_or(self.log_end_offset().get());
-        let mut snapshots = self.writer.lock().snapshots.clone();
+        let next_base =
+            segments.iter().map(|other| other.base_offset).find(|base| *base > segment.base_offset);
+        let end = end.min(next_base.unwrap_or(i64::MAX));
         let mut state = ProducerState::new(ProducerIdQuota::new(usize::MAX));
         let loader = ProducerLoader {
             handles: &self.shared.handles,
@@ -251,7 +270,7 @@ impl Log {
             expiration_ms: i64::MAX,
         };
         let mut found = Vec::new();
-        loader.load(&mut state, &mut snapshots, end, segment.base_offset, &mut |base, txn| {
+        loader.load(&mut state, snapshots, end, segment.base_offset, &mut |base, txn| {
             if base == segment.base_offset {
                 found.push(txn);
             }

@@ -114,7 +114,7 @@ pub struct StartSummary {
     pub strays: Vec<PathBuf>,
     /// Directories of deleted partitions whose removal goes on.
     pub deleting: usize,
-    /// Logs that could not be opened, and why. They have no log until the next start.
+    /// Logs that could not be opened, and why. [`LogManager::get_or_create`] tries them again.
     pub failed: Vec<(TopicPartition, StorageError)>,
 }
 
@@ -122,7 +122,12 @@ pub struct StartSummary {
 struct PendingDelete {
     path: PathBuf,
     due_ms: i64,
+    /// Set while the directory still has the name of its partition, because it could not be renamed.
+    named: Option<(Arc<LogDir>, TopicPartition)>,
 }
+
+/// How long after a failure a deletion is tried again, ms.
+const DELETE_RETRY_MS: i64 = 1000;
 
 /// What the last checkpoints of a directory held, so that equal ones are not written again.
 #[derive(Debug, Default)]
@@ -143,6 +148,8 @@ pub struct LogManager {
     /// Creations and deletions take turns.
     changes: Mutex<()>,
     deletes: Mutex<Vec<PendingDelete>>,
+    /// Logs that the start could not open: where they are, and how to open them.
+    unopened: Mutex<HashMap<TopicPartition, (Arc<LogDir>, LogOptions)>>,
     recovery_threads: usize,
     metadata_dir: Option<PathBuf>,
 }
@@ -171,6 +178,7 @@ impl LogManager {
             logs: RwLock::default(),
             changes: Mutex::default(),
             deletes: Mutex::default(),
+            unopened: Mutex::default(),
             recovery_threads: config.recovery_threads.max(1),
             metadata_dir: config.metadata_dir.clone(),
         })
@@ -205,7 +213,8 @@ impl LogManager {
     /// with the numbers of done and of all.
     ///
     /// # Errors
-    /// [`StorageError::NoLogDir`] when no directory can be read. A single log that cannot be opened is in the summary.
+    /// [`StorageError::Io`] when a directory cannot be listed: what it holds is not known, and its partitions must not
+    /// begin anew elsewhere. A single log that cannot be opened is in the summary.
     pub fn load(
         &self,
         topics: &dyn LogTopics,
@@ -214,15 +223,8 @@ impl LogManager {
     ) -> Result<StartSummary, StorageError> {
         let mut summary = StartSummary::default();
         let mut jobs: Vec<(Arc<LogDir>, LogOptions)> = Vec::new();
-        let mut readable = 0;
-        for dir in self.partition_dirs().filter(|dir| dir.is_online()) {
-            match self.plan_dir(dir, topics, now_ms, &mut summary, &mut jobs) {
-                Ok(()) => readable += 1,
-                Err(error) => dir.mark_offline(error.to_string()),
-            }
-        }
-        if readable == 0 {
-            return Err(StorageError::NoLogDir { reason: "none of log.dirs can be read".to_owned() });
+        for dir in self.partition_dirs() {
+            self.plan_dir(dir, topics, now_ms, &mut summary, &mut jobs)?;
         }
         let done = AtomicUsize::new(0);
         let opened = Mutex::new(Vec::with_capacity(jobs.len()));
@@ -255,7 +257,8 @@ impl LogManager {
                 self.put_out_of_service(dir, path, &options.topic_partition, topics, &mut summary)?;
             } else {
                 tracing::error!(partition = %options.topic_partition, %error, "cannot open the log");
-                summary.failed.push((options.topic_partition, error));
+                summary.failed.push((options.topic_partition.clone(), error));
+                self.unopened.lock().insert(options.topic_partition.clone(), (log_dir, options));
             }
         }
         // What the checkpoints say of partitions that are gone must not meet a new one of the same name.
@@ -286,7 +289,7 @@ impl LogManager {
                 DirName::Partition(partition) => partition,
                 DirName::Delete => {
                     summary.deleting += 1;
-                    self.deletes.lock().push(PendingDelete { path, due_ms: i64::MIN });
+                    self.deletes.lock().push(PendingDelete { path, due_ms: i64::MIN, named: None });
                     continue;
                 }
                 DirName::Stray | DirName::Future | DirName::Other => continue,
@@ -313,6 +316,7 @@ impl LogManager {
                         recovery_point: recovery_points.get(&partition).copied().unwrap_or(0),
                         log_start_offset: dir.log_start_offset(&partition),
                         compacted: cleaned.contains_key(&partition),
+                        synced_appends: false,
                         topic_partition: partition,
                         now_ms,
                     },
@@ -360,11 +364,12 @@ impl LogManager {
         self.logs.read().len()
     }
 
-    /// Makes the log of a partition, in the directory that holds the fewest, or returns the one that is there.
+    /// Makes the log of a partition, in the directory that holds the fewest, or returns the one that is there. One that
+    /// the start could not open is opened where it is.
     ///
     /// # Errors
     /// [`StorageError::NoLogDir`] when no directory is online; [`StorageError::TopicIdMismatch`];
-    /// [`StorageError::Io`].
+    /// [`StorageError::Io`], also while the directory of a deleted partition of the same name cannot be renamed.
     pub fn get_or_create(
         &self,
         name: &TopicPartition,
@@ -379,20 +384,29 @@ impl LogManager {
         if let Some(log) = self.get(name) {
             return Ok(log);
         }
-        let dir = self.emptiest_dir()?;
-        let path = dir.path().join(name.dir_name());
-        let options = LogOptions {
-            topic_partition: name.clone(),
-            topic_id,
-            dir: path.clone(),
-            config,
-            // A directory that is there already is no clean one: nobody closed it.
-            clean: false,
-            recovery_point: 0,
-            log_start_offset: 0,
-            compacted: false,
-            now_ms,
+        self.retry_renames(now_ms, Some(name))?;
+        let unopened = self.unopened.lock().get(name).cloned();
+        let (dir, options) = match unopened {
+            Some((dir, options)) => (dir, LogOptions { config, topic_id, now_ms, ..options }),
+            None => {
+                let dir = self.home_of(name)?;
+                let options = LogOptions {
+                    topic_partition: name.clone(),
+                    topic_id,
+                    dir: dir.path().join(name.dir_name()),
+                    config,
+                    // A directory that is there already is no clean one: nobody closed it.
+                    clean: false,
+                    recovery_point: 0,
+                    log_start_offset: 0,
+                    compacted: false,
+                    synced_appends: false,
+                    now_ms,
+                };
+                (dir, options)
+            }
         };
+        let path = options.dir.clone();
         let log = match Log::open(Arc::clone(&self.shared), Arc::clone(&dir), options.clone()) {
             Err(StorageError::TopicIdMismatch { .. }) => {
                 self.rename_stray(&path, name)?;
@@ -401,6 +415,7 @@ impl LogManager {
             other => other?,
         };
         self.forget_predecessor(log.log_dir(), name)?;
+        self.unopened.lock().remove(name);
         self.logs.write().insert(name.clone(), Arc::clone(&log));
         Ok(log)
     }
@@ -416,6 +431,14 @@ impl LogManager {
             }
         }
         Ok(())
+    }
+
+    /// The directory for a new log: the one that has a directory of its name already, left by an attempt that failed,
+    /// else the one that holds the fewest.
+    fn home_of(&self, name: &TopicPartition) -> Result<Arc<LogDir>, StorageError> {
+        let dir_name = name.dir_name();
+        let found = self.partition_dirs().find(|dir| dir.is_online() && dir.path().join(&dir_name).is_dir());
+        found.map_or_else(|| self.emptiest_dir(), |dir| Ok(Arc::clone(dir)))
     }
 
     fn emptiest_dir(&self) -> Result<Arc<LogDir>, StorageError> {
@@ -439,28 +462,69 @@ impl LogManager {
     }
 
     /// Takes a partition out of service: its directory is renamed at once and removed by [`Self::run_deletes`] after
-    /// `file.delete.delay.ms`. Survives a crash: the removal goes on at the next start.
+    /// `file.delete.delay.ms`. A directory that cannot be renamed now is renamed by a later call of that. Survives a
+    /// crash: the removal goes on at the next start.
     ///
     /// # Errors
-    /// [`StorageError::UnknownLog`], [`StorageError::Io`].
+    /// [`StorageError::UnknownLog`].
     pub fn delete(&self, name: &TopicPartition, now_ms: i64) -> Result<(), StorageError> {
         let _turn = self.changes.lock();
-        let Some(log) = self.get(name) else {
-            return Err(StorageError::UnknownLog {
-                topic_partition: name.clone(),
-                reason: "it has no log here",
-            });
+        let opened = self.logs.write().remove(name);
+        let unopened = self.unopened.lock().remove(name);
+        let (dir, path, delay_ms) = match (opened, unopened) {
+            (Some(log), _) => {
+                log.abandon();
+                (Arc::clone(log.log_dir()), log.dir().to_path_buf(), log.config().file_delete_delay_ms)
+            }
+            (None, Some((dir, options))) => (dir, options.dir, options.config.file_delete_delay_ms),
+            (None, None) => {
+                return Err(StorageError::UnknownLog {
+                    topic_partition: name.clone(),
+                    reason: "it has no log here",
+                });
+            }
         };
-        log.abandon();
-        let due_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
-        self.rename_and_queue_delete(log.log_dir(), log.dir(), name, due_ms)?;
-        self.logs.write().remove(name);
-        for (dir, last) in self.dirs.iter().zip(&self.last_checkpoints) {
-            if Arc::ptr_eq(dir, log.log_dir()) {
+        for (other, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            if Arc::ptr_eq(other, &dir) {
                 last.lock().deleted.insert(name.clone());
             }
         }
+        let due_ms = now_ms.saturating_add(delay_ms);
+        if let Err(error) = self.rename_and_queue_delete(&dir, &path, name, due_ms) {
+            tracing::warn!(partition = %name, %error, "the directory of a deleted partition keeps its name for now");
+            let named = Some((dir, name.clone()));
+            self.deletes.lock().push(PendingDelete { path, due_ms: now_ms + DELETE_RETRY_MS, named });
+        }
         Ok(())
+    }
+
+    /// Renames the directories of deleted partitions that could not be renamed before: those that are due, or the ones
+    /// of `name`. The caller holds `changes`.
+    fn retry_renames(&self, now_ms: i64, name: Option<&TopicPartition>) -> Result<(), StorageError> {
+        let wanted: Vec<PendingDelete> = {
+            let mut deletes = self.deletes.lock();
+            let (wanted, others) = std::mem::take(&mut *deletes).into_iter().partition(|delete| {
+                delete.named.as_ref().is_some_and(|(_, partition)| match name {
+                    Some(name) => partition == name,
+                    None => delete.due_ms <= now_ms,
+                })
+            });
+            *deletes = others;
+            wanted
+        };
+        let mut outcome = Ok(());
+        for delete in wanted {
+            let Some((dir, partition)) = &delete.named else { continue };
+            if let Err(error) = self.rename_and_queue_delete(dir, &delete.path, partition, now_ms) {
+                let is_gone = matches!(&error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+                if is_gone && dir.is_online() && !delete.path.exists() {
+                    continue;
+                }
+                self.deletes.lock().push(PendingDelete { due_ms: now_ms + DELETE_RETRY_MS, ..delete });
+                outcome = Err(error);
+            }
+        }
+        outcome
     }
 
     fn rename_and_queue_delete(
@@ -472,7 +536,7 @@ impl LogManager {
     ) -> Result<(), StorageError> {
         let target = dir.path().join(name.delete_dir_name(&unique()));
         dir.disk().rename(path, &target).context("rename", path)?;
-        self.deletes.lock().push(PendingDelete { path: target, due_ms });
+        self.deletes.lock().push(PendingDelete { path: target, due_ms, named: None });
         dir.set_log_start(name, None);
         Ok(())
     }
@@ -486,16 +550,23 @@ impl LogManager {
     /// Removes the directories of deleted partitions whose time has come. Returns how many are left; one that cannot
     /// be removed is tried again by the next call.
     pub fn run_deletes(&self, now_ms: i64) -> usize {
+        {
+            let _turn = self.changes.lock();
+            // Said when it was first tried; the next call tries again.
+            let _ = self.retry_renames(now_ms, None);
+        }
         let due: Vec<PendingDelete> = {
             let mut deletes = self.deletes.lock();
-            let (due, later) = std::mem::take(&mut *deletes).into_iter().partition(|d| d.due_ms <= now_ms);
+            let (due, later) = std::mem::take(&mut *deletes)
+                .into_iter()
+                .partition(|delete| delete.named.is_none() && delete.due_ms <= now_ms);
             *deletes = later;
             due
         };
         for mut delete in due {
             if let Err(error) = self.shared.handles.disk().remove_dir_all(&delete.path) {
                 tracing::warn!(path = %delete.path.display(), %error, "cannot remove a deleted partition yet");
-                delete.due_ms = now_ms.saturating_add(1000);
+                delete.due_ms = now_ms.saturating_add(DELETE_RETRY_MS);
                 self.deletes.lock().push(delete);
             }
         }
@@ -574,6 +645,11 @@ impl LogManager {
             recovery_points.insert(log.topic_partition().clone(), log.recovery_point().get());
             high_watermarks.insert(log.topic_partition().clone(), log.high_watermark().get());
         }
+        for (name, (_, options)) in
+            self.unopened.lock().iter().filter(|(_, (other, _))| Arc::ptr_eq(other, dir))
+        {
+            recovery_points.insert(name.clone(), options.recovery_point);
+        }
         dir.checkpoint_log_starts()?;
         for (name, offsets, seen) in [
             (RECOVERY_POINT_CHECKPOINT, &recovery_points, &mut last.recovery_points),
@@ -648,6 +724,12 @@ impl LogManager {
         if !cleaner.exists() {
             let empty = format_offsets(std::iter::empty());
             dir.disk().replace(&cleaner, &empty, true).context("write", &cleaner)?;
+        }
+        if let Some((name, _)) = self.unopened.lock().iter().find(|(_, (other, _))| Arc::ptr_eq(other, dir)) {
+            return Err(StorageError::UnknownLog {
+                topic_partition: name.clone(),
+                reason: "it was never opened, so nobody knows whether its end is whole",
+            });
         }
         match failure.into_inner() {
             Some(error) => Err(error),

@@ -10,11 +10,14 @@ use std::sync::atomic::Ordering;
 
 use crate::error::StorageError;
 use crate::file_handles::{Access, FileHandle};
-use crate::log::{Damage, Log, count};
+use crate::log::{Damage, Log, MAX_DAMAGES, count};
 use crate::offsets::{HighWatermark, LastStableOffset, LogEndOffset, LogStartOffset};
-use crate::scan::{LOOKUP_WINDOW_BYTES, StoredBatch};
+use crate::scan::{LOOKUP_WINDOW_BYTES, Scanner, StoredBatch};
 use crate::segment::{Find, FindError, LOG_SUFFIX, Segment};
 use crate::transaction_index::{self, AbortedTxn};
+
+/// More aborted transactions than these make a read shorter.
+const MAX_ABORTED: usize = 1000;
 
 /// How far a read may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +83,9 @@ pub struct LogRead {
     pub last_stable_offset: LastStableOffset,
     /// The log end offset.
     pub log_end_offset: LogEndOffset,
+    /// For a reader of committed records: the aborted transactions that reach into the records, and perhaps some
+    /// behind them.
+    pub aborted: Vec<AbortedTxn>,
 }
 
 /// Where a batch lies.
@@ -129,6 +135,7 @@ impl Log {
             high_watermark,
             last_stable_offset,
             log_end_offset,
+            aborted: Vec::new(),
         };
         if offset >= bound {
             return Ok(read);
@@ -149,9 +156,36 @@ impl Log {
         let file = segment
             .handle(self.place(segment.base_offset), Access::Read)
             .map_err(|error| self.io_error("open", segment.base_offset, error))?;
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut length = u32::try_from(length).unwrap_or(u32::MAX);
+        if isolation == Isolation::Committed && self.may_have_aborted.load(Ordering::Acquire) {
+            let to = self.offset_behind(&segment, found.position + u64::from(length)).unwrap_or(segment_end);
+            read.aborted = self.aborted_transactions_at_most(found.base_offset, to, MAX_ABORTED)?;
+            if read.aborted.len() >= MAX_ABORTED {
+                // As little as can be read; what then reaches into it is bounded by the number of producers.
+                length = length.min(u32::try_from(found.size_bytes).unwrap_or(u32::MAX));
+                let to =
+                    self.offset_behind(&segment, found.position + u64::from(length)).unwrap_or(segment_end);
+                read.aborted = self.aborted_transactions_at_most(found.base_offset, to, usize::MAX)?;
+            }
+        }
         read.range = Some(FileRange { file, position: found.position, length });
         Ok(read)
+    }
+
+    /// An offset that no batch before `position` reaches, as near as the index tells. What it says is checked.
+    fn offset_behind(&self, segment: &Segment, position: u64) -> Option<i64> {
+        let place = self.place(segment.base_offset);
+        let entry = segment.offset_index.first_at(place, position).ok().flatten()?;
+        let start = u64::from(entry.position);
+        if start < position {
+            return None;
+        }
+        let handle = segment.handle(place, Access::Read).ok()?;
+        let mut window = [0; 256];
+        let disk = self.shared.handles.disk();
+        let mut scanner = Scanner::new(disk, &handle, &mut window, start, segment.size_bytes());
+        let batch = scanner.next_batch().ok().flatten()?;
+        (batch.header.last_offset() == entry.offset).then_some(batch.header.base_offset)
     }
 
     /// The batch that holds `offset`, or the next one in a log with gaps.
@@ -208,7 +242,13 @@ impl Log {
     pub(crate) fn gap(&self, segment: &Segment, offset: i64, next: i64) -> StorageError {
         count(&self.shared.counters.gaps_found, 1);
         let path = self.place(segment.base_offset).path(LOG_SUFFIX);
-        tracing::error!(partition = %self.topic_partition, offset, next, path = %path.display(), "records are missing");
+        // Once: a reader asks again and again.
+        let mut named = self.named_gaps.lock();
+        if !named.contains(&offset) && named.len() < MAX_DAMAGES {
+            named.push(offset);
+            tracing::error!(partition = %self.topic_partition, offset, next, path = %path.display(), "records are missing");
+        }
+        drop(named);
         StorageError::SegmentGap { topic_partition: self.topic_partition.clone(), offset, next, path }
     }
 
@@ -275,12 +315,13 @@ impl Log {
                 let path = self.place(segment.base_offset).path(crate::offset_index::INDEX_SUFFIX);
                 StorageError::CorruptFile { path, reason }
             }
-            FindError::Bad { position, reason } => {
+            FindError::Bad { position, offset: missing, reason } => {
+                // Only what is known to be missing: the offset that was looked for may be sound, or be behind it.
                 self.note_damage(Damage {
                     segment_base_offset: segment.base_offset,
                     position,
-                    first_offset: offset,
-                    end_offset: offset + 1,
+                    first_offset: missing,
+                    end_offset: missing + 1,
                     reason: reason.clone(),
                 });
                 StorageError::CorruptBatch {
@@ -357,26 +398,42 @@ impl Log {
     /// # Errors
     /// [`StorageError::Io`]; a damaged transaction index is rebuilt first.
     pub fn aborted_transactions(&self, from: i64, to: i64) -> Result<Vec<AbortedTxn>, StorageError> {
-        let mut aborted = Vec::new();
+        self.aborted_transactions_at_most(from, to, usize::MAX)
+    }
+
+    /// [`Self::aborted_transactions`], no more than `most` of them.
+    fn aborted_transactions_at_most(
+        &self,
+        from: i64,
+        to: i64,
+        most: usize,
+    ) -> Result<Vec<AbortedTxn>, StorageError> {
         let segments = self.all_segments();
         let first = segments.partition_point(|segment| segment.base_offset <= from).saturating_sub(1);
+        let mut aborted = Vec::new();
         for segment in segments.get(first..).unwrap_or_default() {
             let place = self.place(segment.base_offset);
-            let entries = match transaction_index::read(place) {
-                Ok(entries) => entries,
+            let before = aborted.len();
+            let mut done = false;
+            let mut look = || {
+                aborted.truncate(before);
+                transaction_index::scan(place, |entry| {
+                    if entry.last_offset >= from && entry.first_offset < to {
+                        aborted.push(*entry);
+                    }
+                    done = entry.last_stable_offset >= to || aborted.len() >= most;
+                    !done
+                })
+            };
+            match look() {
                 Err(StorageError::CorruptFile { reason, .. }) => {
                     self.rebuild_transaction_index(segment, &reason)?;
-                    transaction_index::read(place)?
+                    look()?;
                 }
-                Err(error) => return Err(error),
-            };
-            for entry in &entries {
-                if entry.last_offset >= from && entry.first_offset < to {
-                    aborted.push(*entry);
-                }
-                if entry.last_stable_offset >= to {
-                    return Ok(aborted);
-                }
+                other => other?,
+            }
+            if done {
+                break;
             }
         }
         Ok(aborted)

@@ -82,6 +82,14 @@ impl OffsetIndex {
         Ok(found.map(|(_, bytes)| OffsetPosition::decode(&bytes, base)))
     }
 
+    /// The first entry that lies at or behind `position`.
+    pub(crate) fn first_at(&self, place: Place<'_>, position: u64) -> io::Result<Option<OffsetPosition>> {
+        let base = place.base_offset;
+        let below = |bytes: &[u8; 8]| u64::from(OffsetPosition::decode(bytes, base).position) < position;
+        let slot = self.0.last_where(place, below)?.map_or(0, |(slot, _)| slot + 1);
+        Ok(self.0.entry(place, slot)?.map(|bytes| OffsetPosition::decode(&bytes, base)))
+    }
+
     /// Keeps the entries that lie below `position`.
     pub(crate) fn truncate_to_position(&self, place: Place<'_>, position: u64) -> io::Result<()> {
         let base = place.base_offset;

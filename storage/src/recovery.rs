@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{IoContext, StorageError};
 use crate::index_file::Place;
 use crate::leader_epoch::LeaderEpochs;
-use crate::log::{Log, LogOptions, LogShared, Writer, count};
+use crate::log::{Log, LogOptions, LogShared, Turns, Writer, count};
 use crate::log_append::jitter;
 use crate::log_dir::LogDir;
 use crate::partition_metadata;
@@ -80,16 +80,20 @@ impl Log {
             epochs: Mutex::new(loaded.epochs),
             recent: Mutex::new(RecentBatches::default()),
             damages: Mutex::new(Vec::new()),
-            flush_lock: Mutex::new(()),
+            named_gaps: Mutex::new(Vec::new()),
+            flush_turns: Turns::default(),
             log_start: AtomicI64::new(loaded.log_start),
             log_end: AtomicI64::new(loaded.log_end),
             high_watermark: AtomicI64::new(loaded.log_end),
             first_unstable: AtomicI64::new(first_unstable),
+            may_have_aborted: AtomicBool::new(loaded.may_have_aborted),
             recovery_point: AtomicI64::new(loaded.recovery_point),
             last_flush_ms: AtomicI64::new(options.now_ms),
             last_append_ms: AtomicI64::new(options.now_ms),
             has_damage: AtomicBool::new(false),
-            flush_due: AtomicBool::new(false),
+            // What a crash left unflushed is flushed soon, or a server that crashes again and again would check it anew
+            // each time.
+            flush_due: AtomicBool::new(loaded.recovery_point < loaded.log_end),
             dir_unsynced: AtomicBool::new(loaded.touched),
             is_read_only: AtomicBool::new(false),
             counted: shared.segments.log(),
@@ -107,6 +111,7 @@ struct Loaded {
     log_end: i64,
     recovery_point: i64,
     touched: bool,
+    may_have_aborted: bool,
 }
 
 /// What the steps of a start share.
@@ -250,7 +255,8 @@ impl<'a> Loader<'a> {
         epochs.write_if_missing(disk, dir)?;
 
         let mut producers = ProducerState::new(Arc::clone(&self.shared.producer_ids));
-        self.load_producers(&mut producers, &mut snapshots, &segments, log_end, checked_from)?;
+        let found_aborted =
+            self.load_producers(&mut producers, &mut snapshots, &segments, log_end, checked_from)?;
         recovery_files::remove_stray_snapshots(disk, dir, &mut snapshots, &segments)?;
         for segment in &segments {
             segment.close_handles();
@@ -265,6 +271,7 @@ impl<'a> Loader<'a> {
             log_end,
             recovery_point: if clean { log_end } else { recovery_point.min(log_end) },
             touched,
+            may_have_aborted: files.has_transactions || found_aborted,
         })
     }
 
@@ -357,6 +364,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Loads the producers and, for segments that were checked, writes the transaction index anew from `checked_from`.
+    /// Returns whether those hold an aborted transaction.
     fn load_producers(
         &self,
         producers: &mut ProducerState,
@@ -364,7 +372,7 @@ impl<'a> Loader<'a> {
         segments: &[Arc<Segment>],
         log_end: i64,
         checked_from: i64,
-    ) -> Result<(), StorageError> {
+    ) -> Result<bool, StorageError> {
         let loader = ProducerLoader {
             handles: &self.shared.handles,
             counters: &self.shared.counters,
@@ -426,6 +434,6 @@ impl<'a> Loader<'a> {
                 transaction_index::replace(self.place(*base), entries)?;
             }
         }
-        Ok(())
+        Ok(kept.iter().any(|(_, entries)| !entries.is_empty()))
     }
 }

@@ -24,11 +24,13 @@ const CLEANED_SUFFIX: &str = ".cleaned";
 const SWAP_SUFFIX: &str = ".swap";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// The files of a log by kind; both lists hold offsets, in order.
+/// The files of a log by kind; the lists hold offsets, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub(crate) segments: Vec<i64>,
     pub(crate) snapshots: Vec<i64>,
+    /// There is a transaction index.
+    pub(crate) has_transactions: bool,
 }
 
 /// The offset in the name of a file: its first twenty digits. Names are untrusted.
@@ -56,7 +58,10 @@ pub(crate) fn take_stock(
         match (offset_of(name), suffix) {
             (Some(offset), "log") => files.segments.push(offset),
             (Some(offset), "snapshot") => files.snapshots.push(offset),
-            (Some(offset), "index" | "timeindex" | "txnindex") => indexes.push((offset, name)),
+            (Some(offset), "index" | "timeindex" | "txnindex") => {
+                files.has_transactions |= suffix == "txnindex";
+                indexes.push((offset, name));
+            }
             _ if is_leftover(name) => remove(disk, &dir.join(name))?,
             _ => {}
         }

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use weir_protocol::records::{BatchHeader, HEADER_SIZE_BYTES};
+
 use crate::error::StorageError;
-use crate::file_handles::Access;
+use crate::file_handles::{Access, FileHandle};
 use crate::leader_epoch::LeaderEpochs;
 use crate::log::count;
 use crate::offset_index::OffsetPosition;
 use crate::recovery::Loader;
 use crate::recovery_files;
 use crate::scan::{LOOKUP_WINDOW_BYTES, ScanError, Scanner};
-use crate::segment::{Find, FindError, IndexBuilder, Segment};
+use crate::segment::{Find, FindError, IndexBuilder, LOG_SUFFIX, Segment};
 use crate::time_index::TimestampOffset;
 
 /// How the check of one segment ended.
@@ -51,6 +53,18 @@ impl Loader<'_> {
                 None
             };
             let checked = self.check_segment(&segment, from, epochs, window)?;
+            if checked.was_cut
+                && self.options.synced_appends
+                && segments.get(index + 1).is_some_and(|next| next.size_bytes() > 0)
+            {
+                return Err(StorageError::CorruptFile {
+                    path: self.place(segment.base_offset).path(LOG_SUFFIX),
+                    reason: format!(
+                        "it ends before offset {}, yet another segment follows",
+                        checked.next_offset
+                    ),
+                });
+            }
             end = (checked.next_offset, checked.index);
             index += 1;
             // A sealed segment ends with its largest timestamp.
@@ -136,6 +150,45 @@ impl Loader<'_> {
         walked.is_ok() && walked_times.is_ok() && offsets_grow && times_grow
     }
 
+    /// Looks behind a damaged place for a batch that belongs to this log: offsets that go on, and a CRC that is right.
+    fn whole_batch_behind(
+        &self,
+        handle: &FileHandle,
+        window: &mut [u8],
+        position: u64,
+        size: u64,
+        expected: i64,
+    ) -> Result<Option<u64>, StorageError> {
+        let disk = self.shared.handles.disk();
+        let failed = |source| StorageError::Io { action: "read", path: handle.path().to_path_buf(), source };
+        let mut small = [0; LOOKUP_WINDOW_BYTES];
+        let mut start = position + 1;
+        while start + HEADER_SIZE_BYTES as u64 <= size {
+            let length = disk.read_at(handle.file(), handle.path(), window, start).map_err(failed)?;
+            let bytes = window.get(..length).unwrap_or_default();
+            if length < HEADER_SIZE_BYTES {
+                break;
+            }
+            for (at, head) in (start..).zip(bytes.windows(HEADER_SIZE_BYTES)) {
+                let Some(Ok(header)) = BatchHeader::parse_prefix(head) else { continue };
+                let follows =
+                    (expected..expected.saturating_add(i64::from(i32::MAX))).contains(&header.base_offset);
+                if !follows || header.size_bytes() as u64 > size - at {
+                    continue;
+                }
+                let mut scanner = Scanner::new(disk, handle, &mut small, at, size);
+                if let Ok(Some(batch)) = scanner.next_batch()
+                    && batch.is_v2()
+                    && scanner.crc_is_right(&batch).unwrap_or(false)
+                {
+                    return Ok(Some(at));
+                }
+            }
+            start += (length - HEADER_SIZE_BYTES + 1) as u64;
+        }
+        Ok(None)
+    }
+
     /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right.
     fn check_segment(
         &self,
@@ -211,6 +264,20 @@ impl Loader<'_> {
             valid_end = batch.end();
         };
         count(&self.shared.counters.recovery_bytes, size - start);
+        if let Some(reason) = &bad
+            && self.options.synced_appends
+            && let Some(at) = self.whole_batch_behind(&handle, window, valid_end, size, expected)?
+        {
+            let path = place.path(LOG_SUFFIX);
+            return Err(StorageError::CorruptFile {
+                reason: format!(
+                    "no whole batch begins at byte {valid_end} ({reason}), yet one follows at byte {at}: this is not \
+                     the torn end that a crash leaves. Restore the file; or give up what follows by cutting it to \
+                     {valid_end} bytes (truncate -s {valid_end})"
+                ),
+                path,
+            });
+        }
         if let Some(reason) = &bad {
             count(&self.shared.counters.truncated_bytes, size - valid_end);
             tracing::warn!(

@@ -6,6 +6,7 @@
 //! caller sets the pace by the bytes that it allows per step.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::StorageError;
 use crate::file_handles::Access;
@@ -139,6 +140,7 @@ impl Scrubber {
         if let Some(next_base) = next {
             self.finish_segment(log, segment, next_base, report)?;
         }
+        self.check_transactions(log, segment, report)?;
         match segments.get(at + 1) {
             Some(next) => {
                 self.enter(next);
@@ -189,7 +191,7 @@ impl Scrubber {
                     if segment.size_bytes() < size {
                         return Ok(true);
                     }
-                    let resume = resume_behind(log, place, segment, position, size)?;
+                    let resume = segment.batch_behind(place, position, size).map_err(failed)?;
                     let end_offset = resume.map_or(i64::MAX, |batch| batch.header.base_offset);
                     log.note_damage(Damage {
                         segment_base_offset: segment.base_offset,
@@ -270,13 +272,34 @@ impl Scrubber {
         {
             report.rebuilt += 1;
         }
-        let stored = transaction_index::read(place);
-        let reason = match &stored {
+        Ok(())
+    }
+
+    /// The transaction index must say what the markers that were read say.
+    fn check_transactions(
+        &self,
+        log: &Log,
+        segment: &Segment,
+        report: &mut ScrubReport,
+    ) -> Result<(), StorageError> {
+        if !self.cursor.saw_marker && !log.may_have_aborted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let end = self.cursor.expected;
+        let stored = transaction_index::read(log.place(segment.base_offset));
+        let reason = match stored {
             Ok(entries) if entries.is_empty() && !self.cursor.saw_marker => return Ok(()),
-            Ok(entries) if *entries == log.transactions_from_log(segment)? => return Ok(()),
-            Ok(_) => "it does not say what the markers in the log say".to_owned(),
-            Err(StorageError::CorruptFile { reason, .. }) => reason.clone(),
-            Err(_) => return stored.map(|_| ()),
+            Ok(mut entries) => {
+                // The active segment may have grown since.
+                entries.retain(|entry| entry.last_offset < end);
+                let mut snapshots = log.writer.lock().snapshots.clone();
+                if entries == log.transactions_from_log(segment, end, &mut snapshots)? {
+                    return Ok(());
+                }
+                "it does not say what the markers in the log say".to_owned()
+            }
+            Err(StorageError::CorruptFile { reason, .. }) => reason,
+            Err(error) => return Err(error),
         };
         log.rebuild_transaction_index(segment, &reason)?;
         report.rebuilt += 1;
@@ -310,40 +333,6 @@ fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor:
             }
         }
         Err(_) => cursor.index_is_bad = true,
-    }
-}
-
-/// The first batch behind `position` that an index entry names and that is where the entry says.
-fn resume_behind(
-    log: &Log,
-    place: Place<'_>,
-    segment: &Segment,
-    position: u64,
-    size: u64,
-) -> Result<Option<StoredBatch>, StorageError> {
-    let failed = |error: std::io::Error| log.io_error("read", segment.base_offset, error);
-    let handle = segment.handle(place, Access::Read).map_err(failed)?;
-    let mut found = None;
-    let mut window = [0; 256];
-    let walked = segment.offset_index.0.for_each(place, |_, bytes| {
-        let entry = OffsetPosition::decode(bytes, segment.base_offset);
-        if u64::from(entry.position) <= position {
-            return true;
-        }
-        let start = u64::from(entry.position);
-        let mut scanner = Scanner::new(place.handles.disk(), &handle, &mut window, start, size);
-        if let Ok(Some(batch)) = scanner.next_batch()
-            && batch.header.last_offset() <= entry.offset
-        {
-            found = Some(batch);
-            return false;
-        }
-        true
-    });
-    match walked {
-        Ok(()) => Ok(found),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
     }
 }
 

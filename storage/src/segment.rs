@@ -45,6 +45,8 @@ pub(crate) enum FindError {
     /// There is no batch where one should be.
     Bad {
         position: u64,
+        /// The first offset that is missing.
+        offset: i64,
         reason: String,
     },
 }
@@ -175,7 +177,9 @@ impl Segment {
                 Err(ScanError::Bad { reason, .. }) if is_hinted => {
                     return Err(FindError::BadIndex(format!("no batch begins at byte {start}: {reason}")));
                 }
-                Err(ScanError::Bad { position, reason }) => return Err(FindError::Bad { position, reason }),
+                Err(ScanError::Bad { position, reason }) => {
+                    return Err(FindError::Bad { position, offset: next_offset, reason });
+                }
             };
             let (base, last) = (batch.header.base_offset, batch.header.last_offset());
             if let Some(hint) = hint.filter(|_| is_hinted)
@@ -189,7 +193,7 @@ impl Segment {
             if let Some(expected) = expected.filter(|_| contiguous && batch.is_v2()) {
                 if base < expected {
                     let reason = format!("offsets go back from {expected} to {base}");
-                    return Err(FindError::Bad { position: batch.position, reason });
+                    return Err(FindError::Bad { position: batch.position, offset: expected, reason });
                 }
                 if base > expected && target < base {
                     return Ok(Find::Hole { next: base });
@@ -242,7 +246,10 @@ impl Segment {
                 Err(ScanError::Bad { reason, .. }) if is_first && hint.is_some() => {
                     return Err(FindError::BadIndex(format!("no batch begins at byte {start}: {reason}")));
                 }
-                Err(ScanError::Bad { position, reason }) => return Err(FindError::Bad { position, reason }),
+                Err(ScanError::Bad { position, reason }) => {
+                    let offset = next_offset.unwrap_or(self.base_offset);
+                    return Err(FindError::Bad { position, offset, reason });
+                }
             };
             let last = batch.header.last_offset();
             if let Some(hint) = hint.filter(|_| is_first)
@@ -259,7 +266,7 @@ impl Segment {
                     || (contiguous && batch.header.base_offset != expected))
             {
                 let reason = format!("offset {expected} should follow, not {}", batch.header.base_offset);
-                return Err(FindError::Bad { position: batch.position, reason });
+                return Err(FindError::Bad { position: batch.position, offset: expected, reason });
             }
             if batch.header.max_timestamp > largest.timestamp {
                 largest = TimestampOffset { timestamp: batch.header.max_timestamp, offset: last };
@@ -284,8 +291,15 @@ impl Segment {
         }
         let mut window = vec![0; SCAN_WINDOW_BYTES];
         let handle = self.handle(place, Access::Read).map_err(FindError::Io)?;
-        // A look first: the entries behind a damaged batch cannot be found again, so the old ones must stay.
-        self.walk(place, &handle, &mut window, end, |_| Ok(()))?;
+        // A look first: the entries behind a damaged batch cannot be found again, so the old ones must stay, unless
+        // none of them leads to a batch: then the segment is as good as cut at the damage.
+        let end = match self.walk(place, &handle, &mut window, end, |_| Ok(())) {
+            Ok(()) => end,
+            Err(FindError::Bad { position, .. }) if self.batch_behind(place, position, end)?.is_none() => {
+                position
+            }
+            Err(error) => return Err(error),
+        };
         self.offset_index.0.truncate(place, 0)?;
         self.time_index.0.truncate(place, 0)?;
         let mut builder = IndexBuilder::new();
@@ -314,13 +328,51 @@ impl Segment {
         mut visit: impl FnMut(&StoredBatch) -> io::Result<()>,
     ) -> Result<(), FindError> {
         let mut scanner = Scanner::new(place.handles.disk(), handle, window, 0, end);
+        let mut offset = self.base_offset;
         loop {
             match scanner.next_batch() {
-                Ok(Some(batch)) => visit(&batch).map_err(FindError::Io)?,
+                Ok(Some(batch)) => {
+                    offset = batch.header.next_offset();
+                    visit(&batch).map_err(FindError::Io)?;
+                }
                 Ok(None) => return Ok(()),
                 Err(ScanError::Io(error)) => return Err(FindError::Io(error)),
-                Err(ScanError::Bad { position, reason }) => return Err(FindError::Bad { position, reason }),
+                Err(ScanError::Bad { position, reason }) => {
+                    return Err(FindError::Bad { position, offset, reason });
+                }
             }
+        }
+    }
+
+    /// The first batch behind `position` that an index entry names and that is where the entry says.
+    pub(crate) fn batch_behind(
+        &self,
+        place: Place<'_>,
+        position: u64,
+        size: u64,
+    ) -> io::Result<Option<StoredBatch>> {
+        let handle = self.handle(place, Access::Read)?;
+        let mut found = None;
+        let mut window = [0; 256];
+        let walked = self.offset_index.0.for_each(place, |_, bytes| {
+            let entry = OffsetPosition::decode(bytes, self.base_offset);
+            let start = u64::from(entry.position);
+            if start <= position || start >= size {
+                return true;
+            }
+            let mut scanner = Scanner::new(place.handles.disk(), &handle, &mut window, start, size);
+            if let Ok(Some(batch)) = scanner.next_batch()
+                && batch.header.last_offset() <= entry.offset
+            {
+                found = Some(batch);
+                return false;
+            }
+            true
+        });
+        match walked {
+            Ok(()) => Ok(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

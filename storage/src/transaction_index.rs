@@ -91,6 +91,37 @@ pub fn parse(bytes: &[u8], base_offset: i64, path: &Path) -> Result<Vec<AbortedT
     Ok(entries)
 }
 
+/// Calls `each` for the entries of a segment, in order and through a small window, until it returns false.
+///
+/// # Errors
+/// As [`parse`], once the damage is reached; [`StorageError::Io`].
+pub(crate) fn scan(place: Place<'_>, mut each: impl FnMut(&AbortedTxn) -> bool) -> Result<(), StorageError> {
+    const WINDOW_ENTRIES: usize = 60;
+    let path = place.path(TXN_INDEX_SUFFIX);
+    let disk = place.handles.disk();
+    let file = match disk.open_read(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).context("open", &path),
+    };
+    let mut window = [0; WINDOW_ENTRIES * TXN_ENTRY_BYTES];
+    let (mut position, mut floor) = (0, place.base_offset);
+    loop {
+        let length = disk.read_at(&file, &path, &mut window, position).context("read", &path)?;
+        let bytes = window.get(..length).unwrap_or_default();
+        for entry in &parse(bytes, floor, &path)? {
+            floor = entry.last_offset + 1;
+            if !each(entry) {
+                return Ok(());
+            }
+        }
+        if length < window.len() {
+            return Ok(());
+        }
+        position += length as u64;
+    }
+}
+
 /// The entries of a segment; empty when there is no file.
 pub(crate) fn read(place: Place<'_>) -> Result<Vec<AbortedTxn>, StorageError> {
     let path = place.path(TXN_INDEX_SUFFIX);
@@ -145,6 +176,16 @@ mod tests {
         append(place, &txn(0)).unwrap();
         append(place, &txn(1)).unwrap();
         assert_eq!(read(place).unwrap(), [txn(0), txn(1)]);
+        let many: Vec<AbortedTxn> = (0..200).map(txn).collect();
+        replace(place, &many).unwrap();
+        let mut seen = Vec::new();
+        scan(place, |entry| {
+            seen.push(*entry);
+            seen.len() < 150
+        })
+        .unwrap();
+        assert_eq!(seen, many[..150]);
+        replace(place, &many[..2]).unwrap();
         let path = place.path(TXN_INDEX_SUFFIX);
         let good = std::fs::read(&path).unwrap();
         for damaged in [&good[..40], &[0; 34][..], &[0; 68][..], &[7; 34][..]] {

@@ -29,7 +29,11 @@ impl LogOptions {
         let filter = EnvFilter::builder()
             .parse(&self.log_level)
             .map_err(|error| format!("--log-level {}: {error}", self.log_level))?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // A line that cannot be written, on a full disk say, is lost; telling of that on the same stream would panic.
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .log_internal_errors(false);
         let started = match self.log_format {
             LogFormat::Text => {
                 lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()

@@ -229,8 +229,9 @@ async fn admit(
         Ok(topic) => topic,
         Err(code) => return Ok(Err(Answer::code(*code))),
     };
-    let Some(partition) = topic.partition(target.index) else {
-        return Ok(Err(Answer::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)));
+    let partition = match topic.served(target.index) {
+        Ok(partition) => partition,
+        Err(code) => return Ok(Err(Answer::code(code))),
     };
     if topic.internal {
         return refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("topic {} is internal", topic.name));

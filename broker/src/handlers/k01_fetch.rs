@@ -17,6 +17,7 @@ use weir_protocol::wire::{
     EncodeError, put_array_len, put_bytes_len, put_empty_tags, put_i16, put_i32, put_i64, put_string,
     put_uuid,
 };
+use weir_storage::transaction_index::AbortedTxn;
 use weir_storage::{FileRange, Isolation};
 
 use crate::broker::Broker;
@@ -35,6 +36,8 @@ const HEAD_BYTES: usize = 80;
 const ANSWER_BYTES: usize = size_of::<Answer>() + HEAD_BYTES + size_of::<(usize, FileRange)>();
 /// Memory of a reply beside its partitions: its fields, and a name that the moving start makes it repeat.
 const REPLY_BYTES: usize = 512;
+/// Memory of an aborted transaction in a reply: as it was read, and encoded.
+const ABORTED_BYTES: usize = 64;
 /// Most partitions in one reply of an incremental session; the others follow in the next ones.
 const MAX_INCREMENTAL_ANSWERS: usize = 1000;
 /// Partitions of such a reply for which there is room from the beginning.
@@ -244,7 +247,7 @@ fn find(broker: &Broker, wanted: &Wanted) -> Result<Arc<Partition>, ErrorCode> {
         TopicKey::Id(id) => (broker.topics.by_id(*id), ErrorCode::UNKNOWN_TOPIC_ID),
         TopicKey::Name(name) => (broker.topics.by_name(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     };
-    topic.ok_or(unknown)?.partition(wanted.partition).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    topic.ok_or(unknown)?.served(wanted.partition)
 }
 
 fn watch_all(broker: &Broker, context: &Context) -> Watch {
@@ -266,6 +269,23 @@ struct Answer {
     last_stable_offset: i64,
     log_start_offset: i64,
     records: Option<FileRange>,
+    /// What was aborted among the records; rarely anything.
+    aborted: Option<Box<Aborted>>,
+}
+
+/// Aborted transactions, with the memory that they take.
+struct Aborted {
+    transactions: Vec<AbortedTxn>,
+    lease: Option<Lease>,
+}
+
+impl Aborted {
+    /// `None` where there is no memory for them.
+    fn lease(broker: &Broker, transactions: Vec<AbortedTxn>) -> Option<Self> {
+        let bytes = (size_of::<Self>() + transactions.len() * ABORTED_BYTES) as u64;
+        let lease = broker.budgets.fetch.try_lease(bytes, Holder::new("aborted transactions", 0)).ok()?;
+        Some(Aborted { transactions, lease: Some(lease) })
+    }
 }
 
 impl Answer {
@@ -278,6 +298,7 @@ impl Answer {
             last_stable_offset: -1,
             log_start_offset: -1,
             records: None,
+            aborted: None,
         }
     }
 
@@ -361,13 +382,24 @@ impl Plan {
         let max_bytes = (wanted.max_bytes.max(0) as u64).min(left) as u32;
         let isolation = if terms.read_committed { Isolation::Committed } else { Isolation::HighWatermark };
         match partition.log.read(wanted.fetch_offset, max_bytes, first, isolation) {
-            Ok(read) => Answer {
-                high_watermark: read.high_watermark.get(),
-                last_stable_offset: read.last_stable_offset.get(),
-                log_start_offset: read.log_start_offset.get(),
-                records: read.range.filter(|range| range.length > 0),
-                ..Answer::error(wanted, ErrorCode::NONE)
-            },
+            Ok(read) => {
+                let aborted = match read.aborted {
+                    none if none.is_empty() => None,
+                    some => match Aborted::lease(broker, some) {
+                        Some(aborted) => Some(Box::new(aborted)),
+                        // Records without what was aborted among them must not go out; the client asks again.
+                        None => return Answer::of(wanted, &partition),
+                    },
+                };
+                Answer {
+                    high_watermark: read.high_watermark.get(),
+                    last_stable_offset: read.last_stable_offset.get(),
+                    log_start_offset: read.log_start_offset.get(),
+                    records: read.range.filter(|range| range.length > 0),
+                    aborted,
+                    ..Answer::error(wanted, ErrorCode::NONE)
+                }
+            }
             Err(error) => {
                 broker.note_read_failure(&partition, &error);
                 Answer { error_code: storage_code(&error), ..Answer::of(wanted, &partition) }
@@ -385,7 +417,7 @@ impl Plan {
 
     /// Encodes the heads, notes what the session was told, and joins the file ranges.
     fn into_reply(
-        self,
+        mut self,
         context: &Context,
         terms: &Terms,
         throttle: Duration,
@@ -402,6 +434,9 @@ impl Plan {
                 };
                 session.tell(&answer.topic, answer.partition, told);
             }
+        }
+        for aborted in self.answers.iter_mut().filter_map(|answer| answer.aborted.as_mut()?.lease.take()) {
+            lease.absorb(aborted);
         }
         let first_error = self.first_error();
         let record_bytes = self.record_bytes as usize;
@@ -476,8 +511,16 @@ impl Answer {
         if version >= 5 {
             put_i64(bytes, self.log_start_offset);
         }
-        // Aborted transactions: none exist; a reader of uncommitted data is told nothing about them.
-        put_array_len(bytes, flexible, read_committed.then_some(0))?;
+        // A reader of uncommitted records is told nothing about them.
+        let aborted = self.aborted.as_ref().map_or(&[][..], |aborted| &aborted.transactions);
+        put_array_len(bytes, flexible, read_committed.then_some(aborted.len()))?;
+        for aborted in aborted {
+            put_i64(bytes, aborted.producer_id);
+            put_i64(bytes, aborted.first_offset);
+            if flexible {
+                put_empty_tags(bytes);
+            }
+        }
         if version >= 11 {
             put_i32(bytes, NO_PREFERRED_REPLICA);
         }

@@ -14,11 +14,12 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_budget::{accounted_bytes, allocated_bytes, peak_allocated_bytes, peak_unaccounted_bytes};
+use weir_storage::FlushTimes;
 
 use super::document::Document;
 use super::process::{cpu_seconds, open_descriptors, process_memory};
 use crate::broker::Broker;
-use crate::metrics::{TIME_BUCKETS, bucket_us};
+use crate::metrics::{TIME_BUCKETS, bucket_us, quantile_ms};
 use crate::topics::Partition;
 
 /// Partitions that have series of their own. With the longest topic names their five series take 180 KiB.
@@ -449,7 +450,23 @@ fn storage(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
     for (name, help, value) in totals {
         page.counter(&format!("weir_storage_{name}"), help, value.load(Ordering::Relaxed))?;
     }
-    let read_only = logs.logs().iter().filter(|log| log.is_read_only()).count() as u64;
+    const FLUSHES: &str = "kafka_log_logflushstats_logflushrateandtimems";
+    let (flush_counts, _) = counters.flush_times.read();
+    page.family(
+        (FLUSHES, "Milliseconds that syncs of segments took since the start"),
+        MetricType::Gauge,
+        |family| {
+            QUANTILES.iter().try_for_each(|(label, quantile)| {
+                family.gauge_f64(
+                    &[("quantile", label)],
+                    quantile_ms(&flush_counts, FlushTimes::bucket_us, *quantile),
+                )
+            })
+        },
+    )?;
+    page.gauge(&format!("{FLUSHES}_count"), "Syncs of segments", flush_counts.iter().sum())?;
+    let mut read_only = logs.logs().iter().filter(|log| log.is_read_only()).count() as u64;
+    read_only += u64::from(broker.metadata_log.is_read_only());
     page.gauge("weir_storage_read_only_logs", "Logs that take no writes now", read_only)?;
     page.gauge("weir_storage_pending_deletes", "Directories to be deleted", logs.pending_deletes() as u64)?;
     let handles = &logs.shared().handles;

@@ -72,6 +72,8 @@ pub(crate) struct MetadataLog {
     replay: MetadataReplay,
     bytes_since_snapshot: u64,
     removed_topics: HashSet<Uuid>,
+    /// From here on the log holds a batch that was refused because it could not be synced, and must not stand.
+    refused: Option<i64>,
 }
 
 /// What opening needs besides the directory.
@@ -115,6 +117,7 @@ impl MetadataLog {
                 recovery_point: 0,
                 log_start_offset,
                 compacted: false,
+                synced_appends: true,
                 now_ms: options.now_ms,
             },
         )?;
@@ -169,7 +172,8 @@ impl MetadataLog {
         })?;
         let epoch = last_epoch + 1;
         state::write(&dir, options.node_id, epoch).map_err(io_error)?;
-        let mut opened = MetadataLog { log, dir, epoch, replay, bytes_since_snapshot, removed_topics };
+        let mut opened =
+            MetadataLog { log, dir, epoch, replay, bytes_since_snapshot, removed_topics, refused: None };
         opened.append_leader_change(options.node_id, options.now_ms)?;
         Ok(opened)
     }
@@ -209,6 +213,7 @@ impl MetadataLog {
         if records.is_empty() {
             return Ok(());
         }
+        self.take_back(now_ms)?;
         let base_offset = self.log.log_end_offset().get();
         let mut batch = self.batch(base_offset);
         for record in records {
@@ -254,8 +259,25 @@ impl MetadataLog {
         header.copy_from_slice(head);
         let header = BatchHeader::parse(&header)?;
         self.log.append_as_is(&header, &[IoSlice::new(body)], now_ms)?;
-        self.log.flush(now_ms)?;
+        if let Err(error) = self.log.flush(now_ms) {
+            // Whoever asked is told that it was not done, and may ask again: if the batch stood, a start would replay
+            // both.
+            self.refused = Some(header.base_offset);
+            if let Err(error) = self.take_back(now_ms) {
+                tracing::warn!("{error}; the metadata log takes nothing before that is done");
+            }
+            return Err(error.into());
+        }
         self.bytes_since_snapshot += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts a refused batch off.
+    fn take_back(&mut self, now_ms: i64) -> Result<(), MetadataLogError> {
+        if let Some(offset) = self.refused {
+            self.log.truncate_to(offset, now_ms)?;
+            self.refused = None;
+        }
         Ok(())
     }
 

@@ -105,7 +105,24 @@ pub(super) fn write_file(
 ) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
-    let mut out = Out { file: BufWriter::new(File::create(&part)?), offset: 0, epoch };
+    let written = write_part(path, Path::new(&part), records, epoch, log_time_ms, now_ms);
+    if written.is_err() {
+        // On a full disk a half-made one would take the room of what matters more. It is removed at the next start
+        // otherwise.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+fn write_part(
+    path: &Path,
+    part: &Path,
+    records: impl Iterator<Item = VersionedRecord>,
+    epoch: i32,
+    log_time_ms: i64,
+    now_ms: i64,
+) -> io::Result<()> {
+    let mut out = Out { file: BufWriter::new(File::create(part)?), offset: 0, epoch };
     let header =
         SnapshotHeaderRecord { last_contained_log_timestamp: log_time_ms, ..SnapshotHeaderRecord::default() };
     let mut value = Vec::new();
@@ -128,7 +145,7 @@ pub(super) fn write_file(
     out.control(ControlRecordType::SnapshotFooter, &value, now_ms)?;
     let file = out.file.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
-    std::fs::rename(&part, path)?;
+    std::fs::rename(part, path)?;
     match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),

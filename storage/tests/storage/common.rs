@@ -133,6 +133,7 @@ pub(crate) struct Home {
     pub(crate) recovery_point: i64,
     pub(crate) log_start_offset: i64,
     pub(crate) compacted: bool,
+    pub(crate) synced_appends: bool,
     pub(crate) probe_interval_ms: i64,
     pub(crate) now_ms: i64,
 }
@@ -164,6 +165,7 @@ impl Home {
             recovery_point: 0,
             log_start_offset: 0,
             compacted: false,
+            synced_appends: false,
             probe_interval_ms: 0,
             now_ms: NOW,
         }
@@ -199,6 +201,7 @@ impl Home {
             recovery_point: self.recovery_point,
             log_start_offset,
             compacted: self.compacted,
+            synced_appends: self.synced_appends,
             now_ms: self.now_ms,
         };
         let log = Log::open(Arc::clone(&shared), log_dir, options)?;

@@ -440,3 +440,89 @@ fn a_vanished_directory_takes_no_writes_until_it_is_back() {
     manager.tick(NOW);
     assert_eq!(Batch::new(1, 10, NOW).append(&log).unwrap().first_offset, 1);
 }
+
+#[test]
+fn a_log_that_could_not_be_opened_is_opened_later_where_it_is_and_keeps_its_start() {
+    use weir_storage::disk::Op;
+    use weir_storage::faults::{EMFILE, Faults};
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 3);
+    for partition in 0..6 {
+        let log = create(&manager, &name("t", partition));
+        for _ in 0..5 {
+            Batch::new(1, 10, NOW).append(&log).unwrap();
+        }
+        log.delete_records(3).unwrap();
+    }
+    let home = manager.get(&name("t", 4)).unwrap().dir().to_path_buf();
+    drop(manager);
+
+    let faults = Faults::new();
+    let disk = Disk::with_hook(Arc::new(faults.clone()));
+    let manager = LogManager::lock(&disk, &paths(root.path(), 3), &config()).unwrap();
+    let claim = |_: &TopicPartition| Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) };
+    faults.fail(&[Op::OpenRead, Op::OpenWrite], "t-4/00000000000000000000.log", EMFILE, 0);
+    let summary = manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    assert_eq!(summary.failed.len(), 1, "{summary:?}");
+    let again = || manager.get_or_create(&name("t", 4), Some(TOPIC_ID), Arc::default(), NOW);
+    assert!(again().unwrap_err().is_disk_failure());
+    faults.lift();
+    let log = again().unwrap();
+    assert_eq!(log.dir(), home, "it began anew elsewhere");
+    assert_eq!((log.log_start_offset().get(), log.log_end_offset().get()), (3, 5));
+    manager.close(1, NOW).unwrap();
+
+    let manager = LogManager::lock(&disk, &paths(root.path(), 3), &config()).unwrap();
+    faults.fail(&[Op::OpenRead, Op::OpenWrite], "t-4/00000000000000000000.log", EMFILE, 0);
+    manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    let error = manager.close(1, NOW).unwrap_err();
+    assert!(error.to_string().contains("t-4"), "{error}");
+    assert!(
+        !home.parent().unwrap().join(".kafka_cleanshutdown").exists(),
+        "nobody looked at one of its logs"
+    );
+}
+
+#[test]
+fn a_deleted_partition_whose_directory_cannot_be_renamed_goes_later() {
+    use weir_storage::disk::Op;
+    use weir_storage::faults::{EROFS, Faults};
+    let root = tempfile::tempdir().unwrap();
+    let faults = Faults::new();
+    let disk = Disk::with_hook(Arc::new(faults.clone()));
+    let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
+    manager.load(&|_: &TopicPartition| Claim::Ignore, NOW, &|_, _| {}).unwrap();
+    Batch::new(1, 10, NOW).append(&create(&manager, &name("t", 0))).unwrap();
+    faults.fail(&[Op::Rename], "t-0", EROFS, 0);
+    manager.delete(&name("t", 0), NOW).unwrap();
+    assert!(manager.get(&name("t", 0)).is_none(), "it is gone for clients at once");
+    manager.run_deletes(NOW + 2000);
+    let remake = || manager.get_or_create(&name("t", 0), Some(Uuid([1; 16])), Arc::default(), NOW);
+    assert!(remake().is_err(), "a new partition would take the old one's directory");
+    faults.lift();
+    manager.run_deletes(NOW + 4000);
+    assert!(!root.path().join("d0/t-0").exists());
+    assert_eq!(remake().unwrap().log_end_offset().get(), 0);
+    assert_eq!(manager.run_deletes(NOW + 100_000_000), 0);
+    let left: Vec<_> = std::fs::read_dir(root.path().join("d0")).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains("delete")), "{left:?}");
+}
+
+#[test]
+fn what_a_crash_left_unflushed_is_flushed_soon_after_the_start() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for partition in 0..3 {
+        Batch::new(2, 20, NOW).append(&create(&manager, &name("t", partition))).unwrap();
+    }
+    manager.checkpoint().unwrap();
+    drop(manager);
+    let manager = open(root.path(), 1);
+    assert!(manager.counters().recovery_bytes.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    assert_eq!(manager.flush_due(NOW), 3);
+    manager.checkpoint().unwrap();
+    drop(manager);
+    let manager = open(root.path(), 1);
+    assert_eq!(manager.counters().recovery_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(manager.flush_due(NOW), 0);
+}

@@ -243,6 +243,30 @@ fn the_tail_ends_at_the_first_batch_that_is_not_right() {
 }
 
 #[test]
+fn a_log_whose_appends_were_synced_is_cut_only_at_its_last_batch() {
+    let home = Home { synced_appends: true, ..Home::default() };
+    let positions = ten_batches(&home);
+    let path = home.file(0, ".log");
+    let good = std::fs::read(&path).unwrap();
+    for (what, place) in
+        [("a body", positions[4] + 80), ("a length", positions[4] + 10), ("an offset", positions[8] + 7)]
+    {
+        let mut bytes = good.clone();
+        bytes[place] ^= 0x11;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = home.try_open(false).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("truncate -s") && error.contains(".log"), "{what}: {error}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}: the file was touched");
+    }
+    for torn in [positions[9] + 1, positions[9] + 61, good.len() - 1] {
+        std::fs::write(&path, &good[..torn]).unwrap();
+        assert_eq!(home.open(false).log_end_offset().get(), 18, "torn at byte {torn}");
+    }
+    std::fs::write(&path, &good).unwrap();
+    assert_eq!(home.open(false).log_end_offset().get(), 20);
+}
+
+#[test]
 fn a_recovery_reads_the_unflushed_tail_and_not_the_log() {
     let home = Home::new(LogConfig { segment_bytes: 1 << 30, ..LogConfig::default() });
     let log = home.open(false);
