@@ -77,7 +77,8 @@ def is_ready(address):
 class Broker:
     """A running broker. `bootstrap` is its address, `pid` the process to measure."""
 
-    def __init__(self, kind, directory, overrides=None, heap="1g", budget=None, java_options=(), nofile=None):
+    def __init__(self, kind, directory, overrides=None, heap="1g", budget=None, java_options=(), nofile=None,
+                 format_options=()):
         self.kind, self.dir = kind, Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
         self.port, controller = free_port(), free_port()
@@ -119,11 +120,13 @@ class Broker:
             command = [str(binary), "server", str(file)]
         elif kind.startswith("kafka-") and kind[6:] in KAFKA_VERSIONS:
             version = kind[6:]
-            done = subprocess.run(
-                [*java_command(version), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg",
-                 "-c", str(file)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                raise SystemExit(f"format of {kind} failed:\n{done.stdout}{done.stderr}")
+            # A directory that another server left is taken as it is.
+            if not Path(self.properties["log.dirs"], "meta.properties").exists():
+                done = subprocess.run(
+                    [*java_command(version), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg",
+                     "-c", str(file), *format_options], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                if done.returncode != 0:
+                    raise SystemExit(f"format of {kind} failed:\n{done.stdout}{done.stderr}")
             home = INTEROP / f"kafka-{version}"
             command = ["java", f"-Xmx{heap}", f"-Xms{heap}", *JVM_PERFORMANCE, *java_options,
                        f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}",
