@@ -8,39 +8,15 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-dir=${WEIR_INTEROP_DIR:-$root/target/interop}
 here=$root/tests/interop
-mkdir -p "$dir"
-exec </dev/null
-
-# One set-up at a time, also when two checks start together.
-exec 9>"$dir/.setup.lock"
-flock 9
-
-say() { printf 'setup: %s\n' "$*"; }
-die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
-
-# done_with NAME INPUT...: true when NAME was installed from exactly these inputs.
-stamp_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
-done_with() { local name=$1; shift; [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" = "$(stamp_of "$@")" ]; }
-mark_done() { local name=$1; shift; stamp_of "$@" > "$dir/.stamp-$name"; }
+source "$root/tests/install.sh"
 
 for tool in java javac mvn python3 node npm go gcc; do
   command -v "$tool" >/dev/null || die "$tool is missing"
 done
 
 # --- Debian packages: kcat and the C headers of librdkafka -------------------------------------------------
-missing=()
-command -v kcat >/dev/null || missing+=(kcat)
-[ -e /usr/include/librdkafka/rdkafka.h ] || missing+=(librdkafka-dev)
-if [ ${#missing[@]} -gt 0 ]; then
-  say "installing Debian packages: ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get -qq update
-  apt-get -qq -y install --no-install-recommends "${missing[@]}" >"$dir/apt.log" 2>&1 || { cat "$dir/apt.log" >&2; die "apt-get failed"; }
-else
-  say "kcat and librdkafka-dev are there"
-fi
+debian kcat /usr/bin/kcat librdkafka-dev /usr/include/librdkafka/rdkafka.h
 
 # --- Apache Kafka: broker, tools, Connect, Streams ---------------------------------------------------------
 dep() { printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$@"; }
