@@ -1,7 +1,9 @@
 //! Offsets and producer ids.
 
+use std::io::IoSlice;
+
 use weir_protocol::messages::*;
-use weir_protocol::records::Codec;
+use weir_protocol::records::{BatchBuilder, BatchHeader, Codec, HEADER_SIZE_BYTES, crc_of};
 
 use crate::support::{Client, Running};
 
@@ -83,6 +85,37 @@ fn the_maximum_timestamp_is_the_first_record_that_has_it() {
     client.produce("t", 0, Codec::Zstd, &[10, 900, 30, 900]);
     client.produce("t", 0, Codec::None, &[40, 50]);
     assert_eq!(list(&mut client, "t", -3, 7), (ErrorCode::NONE, 1, 900));
+}
+
+#[test]
+fn compressed_records_whose_client_left_the_offsets_to_the_broker_get_them_in_order() {
+    let running = Running::start(KEEP);
+    let mut client = running.client();
+    client.create(&[("t", 1, &[])]);
+    client.produce("t", 0, Codec::None, &[10]);
+    for (round, codec) in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd].into_iter().enumerate() {
+        // Deltas 0, 3, 7 where 0, 1, 2 belong.
+        let mut builder = BatchBuilder::new(codec);
+        for (delta, timestamp) in [(0, 100), (3, 101), (7, 102)] {
+            builder.append_at(delta, timestamp + 10 * round as i64, None, Some(b"value"), &[]).unwrap();
+        }
+        let mut batch = builder.build().unwrap();
+        let (head, body) = batch.split_at_mut(HEADER_SIZE_BYTES);
+        let mut header = BatchHeader::parse(head.as_ref().try_into().unwrap()).unwrap();
+        header.last_offset_delta = 2;
+        header.crc = crc_of(&header, &[IoSlice::new(body)]);
+        head.copy_from_slice(&header.to_bytes());
+        let first = 1 + 3 * round as i64;
+        assert_eq!(client.produce_batch("t", 0, batch).base_offset, first, "{codec}");
+        for (n, timestamp) in (0..).zip([100, 101, 102]) {
+            let timestamp = timestamp + 10 * round as i64;
+            assert_eq!(
+                list(&mut client, "t", timestamp, 7),
+                (ErrorCode::NONE, first + n, timestamp),
+                "{codec}"
+            );
+        }
+    }
 }
 
 #[test]

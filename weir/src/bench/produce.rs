@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use weir_protocol::records::{BatchBuilder, Codec};
 
-use super::target::{Leader, connect_first, leaders};
+use super::target::{Leader, connect_first, leaders, wait_for};
 use super::{Lane, Lanes, Report};
 use crate::load::LoadError;
 use crate::load::produce::{AnswerReader, ProduceWriter, pipeline};
@@ -65,7 +65,9 @@ pub(crate) async fn produce(options: &ProduceOptions) -> Result<Report, String> 
     let mut pipelines = Vec::new();
     for _ in 0..options.producers {
         for leader in &leaders {
-            pipelines.push((leader, pipeline(leader.connect().await?)));
+            let mut client = leader.connect().await?;
+            wait_for(&mut client, &options.topic, &leader.partitions).await?;
+            pipelines.push((leader, pipeline(client)));
         }
     }
     let batches = Batches::new(options)?;

@@ -121,6 +121,18 @@ async fn look_up(client: &mut Client, topic: &str) -> Result<Result<Vec<Leader>,
     }
 }
 
+/// Waits until a broker leads the partitions that it is said to lead: of a new topic it may not know yet.
+pub(super) async fn wait_for(client: &mut Client, topic: &str, partitions: &[i32]) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match ends(client, topic, partitions, LATEST).await {
+            Ok(_) => return Ok(()),
+            Err(LoadError::Answer { .. }) if Instant::now() < deadline => tokio::time::sleep(REST).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
 /// One end of each of these partitions' logs, in their order.
 pub(super) async fn ends(
     client: &mut Client,
