@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
-# The project's tests, all of them, with one command: the workspace's own, then unmodified foreign clients against
-# weir, then harm done to its process, files and disk, then the memory attacks and the kill -9 loops in their short
-# variants. Needs what tests/setup.sh installs (it is run first). Ends with a non-zero exit code when anything failed;
-# leaves no process behind.
+# The project's tests, all of them, with one command: the workspace's own, then unmodified foreign clients and their
+# own test suites against weir, then harm to processes and disks, the memory attacks and the kill -9 loops in their short
+# variants. Installs what it needs, starts every server itself, leaves no process behind. Ends with a non-zero exit code
+# at the first step that fails.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 exec </dev/null
-
-tests/setup.sh
+source tests/steps.sh
 dir=${WEIR_INTEROP_DIR:-$root/target/interop}
 
+# One build for everything that follows: optimised, with assertions.
+export WEIR_BIN=${CARGO_TARGET_DIR:-$root/target}/checked/weir
 # Tests that compare with Apache Kafka's own classes find them here.
 export WEIR_KAFKA_LIBS=$dir/kafka-4.4.0/libs
 export WEIR_ORACLE_CLASSPATH=$WEIR_KAFKA_LIBS:$dir/kafka-3.9.2/libs
-cargo test --workspace
 
-cargo build --release -p weir
-export WEIR_BIN=$root/target/release/weir
-python3 tests/interop/run.py --start weir --budget 64MiB --report "$dir/report.json"
-python3 tests/faults/run.py --report "$dir/faults.json"
-python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
-python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
+step 'set-up: foreign clients' 900 tests/setup.sh
+step 'set-up: their test suites' 900 tests/upstream/setup.sh
+step 'build' 1500 cargo build --profile checked --workspace --all-targets
+step 'workspace' 900 cargo test --profile checked --workspace
+step 'foreign clients' 900 python3 tests/interop/run.py --start weir --budget 64MiB --report "$dir/report.json"
+step 'their test suites' 900 python3 tests/upstream/run.py --start weir --budget 64MiB --report "$dir/upstream.json"
+step 'faults' 900 python3 tests/faults/run.py --report "$dir/faults.json"
+step 'attacks' 600 python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
+step 'kill -9' 600 python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
+step_times
