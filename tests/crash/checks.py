@@ -160,6 +160,10 @@ class Checker:
             if start != 0:
                 raise Failure(f"{_tp(tp)} begins at {start}, nothing was ever deleted from it")
             return
+        if start < self.ledger.trims.get(tp, 0) and self.ledger.kind != "weir":
+            # Known of Apache Kafka: the answer to DeleteRecords is only memory for up to a minute.
+            self.ledger.count("log start fell back")
+            self.ledger.trims[tp] = start
         if start < self.ledger.trims.get(tp, 0):
             raise Failure(f"{_tp(tp)} begins at {start}, although records below {self.ledger.trims[tp]} were deleted")
         if start > self.ledger.trims_asked.get(tp, 0):
@@ -215,6 +219,8 @@ class Checker:
             raise Failure(f"{_tp(tp)} at {offset}: record {sequence} of producer {producer} is not what was sent")
         if seen.base is None:
             seen.base = offset
+        if offset < seen.base:
+            return  # came back, see log_start
         if offset < seen.end():
             was = seen.idents[offset - seen.base]
             if was != ident(producer, sequence):

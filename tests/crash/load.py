@@ -67,7 +67,7 @@ class Ledger:
         self.lock = threading.RLock()
         self.acked = [[array("q") for _ in PARTITIONS] for _ in PRODUCERS]
         self.counts = dict.fromkeys(("acked", "without offset", "commits", "simple commits", "trims", "created", "deleted",
-                                     "configs", "partitions added", "producer ids", "unanswered", "probes"), 0)
+                                     "configs", "partitions added", "producer ids", "unanswered", "probes", "log start fell back"), 0)
         self.commits = {}         # (group, topic, partition): highest offset of an answered commit
         self.trims = {}           # (topic, partition): highest low watermark that was answered
         self.trims_asked = {}     # the same: highest offset that was asked for
@@ -129,7 +129,7 @@ class Producing(Worker):
         self.holding = self.rushing = False
         self.client = Producer({**COMMON, "bootstrap.servers": bootstrap, "linger.ms": 5, **settings,
                                 "message.timeout.ms": 600_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200,
-                                "message.send.max.retries": 1_000_000, "queue.buffering.max.messages": 4000,
+                                "message.send.max.retries": 1_000_000, "queue.buffering.max.messages": 1500,
                                 "error_cb": self.on_error})
 
     def on_error(self, error):
@@ -150,6 +150,7 @@ class Producing(Worker):
         return note
 
     def step(self):
+        from confluent_kafka import KafkaException
         if self.holding:
             self.client.poll(0.02)
             return
@@ -166,6 +167,11 @@ class Producing(Worker):
                 except BufferError:
                     self.ledger.acked[self.number][at].pop()
                     self.client.poll(0.05)
+                    return
+                except KafkaException as e:
+                    self.ledger.acked[self.number][at].pop()
+                    self.ledger.fail(f"{self.name} gave up: {e}")
+                    self.holding = True
                     return
                 self.sent[at] += 1
         self.client.poll(0)
@@ -268,7 +274,7 @@ class Administering(Worker):
         self.random.choice((self.trim, self.trim, self.commit, self.commit, self.producer_id, self.alter_broker))(name)
 
     def passing(self, error):
-        if error in PASSING:
+        if error in PASSING or error in self.client.passing:
             raise Unanswered(f"error {error}")
 
     def outcome(self, name, before, after, answered, error, message=""):
