@@ -76,8 +76,13 @@ pub fn parse_offsets(bytes: &[u8], path: &Path) -> Result<OffsetMap, StorageErro
 }
 
 /// Writes an offset checkpoint as bytes.
-pub fn format_offsets<'a>(offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)>) -> Vec<u8> {
-    let mut text = String::with_capacity(16 + offsets.len() * 48);
+pub fn format_offsets<'a>(
+    offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)> + Clone,
+) -> Vec<u8> {
+    /// Two numbers, two spaces and the end of the line.
+    const REST_BYTES: usize = 11 + 20 + 3;
+    let length: usize = offsets.clone().map(|(name, _)| name.topic().len() + REST_BYTES).sum();
+    let mut text = String::with_capacity(32 + length);
     let _ = write!(text, "0\n{}\n", offsets.len());
     for (name, offset) in offsets {
         let _ = writeln!(text, "{} {} {offset}", name.topic(), name.partition());
@@ -108,7 +113,7 @@ pub fn read_offsets(disk: &Disk, path: &Path) -> Result<OffsetMap, StorageError>
 pub fn write_offsets<'a>(
     disk: &Disk,
     path: &Path,
-    offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)>,
+    offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)> + Clone,
 ) -> Result<(), StorageError> {
     disk.replace(path, &format_offsets(offsets), true).context("write", path)
 }

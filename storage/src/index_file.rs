@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::file_handles::{Access, FileHandle, FileHandles, HandleSlot};
 
 /// Entries that gather before they are written.
-const TAIL_ENTRIES: usize = 32;
+const TAIL_ENTRIES: usize = 16;
 /// Bytes that the last step of a lookup reads.
 const BLOCK_BYTES: usize = 4096;
 

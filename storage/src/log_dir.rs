@@ -356,7 +356,7 @@ impl LogDir {
     pub fn write_checkpoint<'a>(
         &self,
         name: &str,
-        offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)>,
+        offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)> + Clone,
     ) -> Result<(), StorageError> {
         checkpoint::write_offsets(&self.disk, &self.path.join(name), offsets)
     }

@@ -5,7 +5,7 @@
 //! periodic calls take the time as an argument and run on the caller's threads; none of them depends on how long the
 //! process has been up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ use crate::topic_partition::{DirName, TopicPartition, parse_dir_name};
 
 /// With more logs to sync than this, a clean stop syncs the file system as a whole.
 const SYNC_ONE_BY_ONE: usize = 16;
+/// So many deleted partitions of which the checkpoints may still speak: then they are written.
+const MAX_DELETED_BETWEEN_CHECKPOINTS: usize = 1024;
 /// A log that took no append for this long gives memory back that only a busy one needs.
 const IDLE_MS: i64 = 60_000;
 
@@ -42,6 +44,8 @@ pub struct LogManagerConfig {
     pub max_open_files: usize,
     /// Segments that all logs together have beside the ones that they append to.
     pub max_segments: usize,
+    /// Directories of deleted partitions that wait for their time; beyond it the oldest go at once.
+    pub max_pending_deletes: usize,
     /// Producer ids that all logs together remember.
     pub max_producer_ids: usize,
     /// `producer.id.expiration.ms`.
@@ -60,6 +64,7 @@ impl Default for LogManagerConfig {
         Self {
             max_open_files: 4096,
             max_segments: usize::MAX,
+            max_pending_deletes: usize::MAX,
             max_producer_ids: 1_000_000,
             producer_id_expiration_ms: 86_400_000,
             probe_interval_ms: 1000,
@@ -147,7 +152,9 @@ pub struct LogManager {
     logs: RwLock<HashMap<TopicPartition, Arc<Log>>>,
     /// Creations and deletions take turns.
     changes: Mutex<()>,
-    deletes: Mutex<Vec<PendingDelete>>,
+    /// Oldest first.
+    deletes: Mutex<VecDeque<PendingDelete>>,
+    max_pending_deletes: usize,
     /// Logs that the start could not open: where they are, and how to open them.
     unopened: Mutex<HashMap<TopicPartition, (Arc<LogDir>, LogOptions)>>,
     recovery_threads: usize,
@@ -178,6 +185,7 @@ impl LogManager {
             logs: RwLock::default(),
             changes: Mutex::default(),
             deletes: Mutex::default(),
+            max_pending_deletes: config.max_pending_deletes.max(1),
             unopened: Mutex::default(),
             recovery_threads: config.recovery_threads.max(1),
             metadata_dir: config.metadata_dir.clone(),
@@ -289,7 +297,7 @@ impl LogManager {
                 DirName::Partition(partition) => partition,
                 DirName::Delete => {
                     summary.deleting += 1;
-                    self.deletes.lock().push(PendingDelete { path, due_ms: i64::MIN, named: None });
+                    self.deletes.lock().push_back(PendingDelete { path, due_ms: i64::MIN, named: None });
                     continue;
                 }
                 DirName::Stray | DirName::Future | DirName::Other => continue,
@@ -486,22 +494,51 @@ impl LogManager {
         };
         for (other, last) in self.dirs.iter().zip(&self.last_checkpoints) {
             if Arc::ptr_eq(other, &dir) {
-                last.lock().deleted.insert(name.clone());
+                let mut last = last.lock();
+                last.deleted.insert(name.clone());
+                if last.deleted.len() >= MAX_DELETED_BETWEEN_CHECKPOINTS
+                    && let Err(error) = self.checkpoint_dir(&dir, &mut last)
+                {
+                    // The periodic one tries again.
+                    tracing::warn!(dir = %dir.path().display(), %error, "cannot write a checkpoint");
+                }
             }
         }
         let due_ms = now_ms.saturating_add(delay_ms);
         if let Err(error) = self.rename_and_queue_delete(&dir, &path, name, due_ms) {
             tracing::warn!(partition = %name, %error, "the directory of a deleted partition keeps its name for now");
             let named = Some((dir, name.clone()));
-            self.deletes.lock().push(PendingDelete { path, due_ms: now_ms + DELETE_RETRY_MS, named });
+            let delete = PendingDelete { path, due_ms: now_ms + DELETE_RETRY_MS, named };
+            self.deletes.lock().push_back(delete);
         }
+        self.delete_beyond_limit();
         Ok(())
+    }
+
+    /// Removes the oldest directories where more than may be wait for their time: who deletes faster than they go
+    /// waits for the disk. Those that could not be renamed stay.
+    fn delete_beyond_limit(&self) {
+        loop {
+            let oldest = {
+                let mut deletes = self.deletes.lock();
+                if deletes.len() <= self.max_pending_deletes {
+                    return;
+                }
+                let at = deletes.iter().position(|delete| delete.named.is_none());
+                at.and_then(|at| deletes.remove(at))
+            };
+            let Some(oldest) = oldest else { return };
+            if let Err(error) = self.shared.handles.disk().remove_dir_all(&oldest.path) {
+                // The next start removes it.
+                tracing::warn!(path = %oldest.path.display(), %error, "cannot remove a deleted partition");
+            }
+        }
     }
 
     /// Renames the directories of deleted partitions that could not be renamed before: those that are due, or the ones
     /// of `name`. The caller holds `changes`.
     fn retry_renames(&self, now_ms: i64, name: Option<&TopicPartition>) -> Result<(), StorageError> {
-        let wanted: Vec<PendingDelete> = {
+        let wanted: VecDeque<PendingDelete> = {
             let mut deletes = self.deletes.lock();
             let (wanted, others) = std::mem::take(&mut *deletes).into_iter().partition(|delete| {
                 delete.named.as_ref().is_some_and(|(_, partition)| match name {
@@ -520,7 +557,7 @@ impl LogManager {
                 if is_gone && dir.is_online() && !delete.path.exists() {
                     continue;
                 }
-                self.deletes.lock().push(PendingDelete { due_ms: now_ms + DELETE_RETRY_MS, ..delete });
+                self.deletes.lock().push_back(PendingDelete { due_ms: now_ms + DELETE_RETRY_MS, ..delete });
                 outcome = Err(error);
             }
         }
@@ -536,7 +573,7 @@ impl LogManager {
     ) -> Result<(), StorageError> {
         let target = dir.path().join(name.delete_dir_name(&unique()));
         dir.disk().rename(path, &target).context("rename", path)?;
-        self.deletes.lock().push(PendingDelete { path: target, due_ms, named: None });
+        self.deletes.lock().push_back(PendingDelete { path: target, due_ms, named: None });
         dir.set_log_start(name, None);
         Ok(())
     }
@@ -555,7 +592,7 @@ impl LogManager {
             // Said when it was first tried; the next call tries again.
             let _ = self.retry_renames(now_ms, None);
         }
-        let due: Vec<PendingDelete> = {
+        let due: VecDeque<PendingDelete> = {
             let mut deletes = self.deletes.lock();
             let (due, later) = std::mem::take(&mut *deletes)
                 .into_iter()
@@ -567,7 +604,7 @@ impl LogManager {
             if let Err(error) = self.shared.handles.disk().remove_dir_all(&delete.path) {
                 tracing::warn!(path = %delete.path.display(), %error, "cannot remove a deleted partition yet");
                 delete.due_ms = now_ms.saturating_add(DELETE_RETRY_MS);
-                self.deletes.lock().push(delete);
+                self.deletes.lock().push_back(delete);
             }
         }
         self.deletes.lock().len()
@@ -640,22 +677,26 @@ impl LogManager {
     }
 
     fn checkpoint_dir(&self, dir: &Arc<LogDir>, last: &mut LastCheckpoints) -> Result<(), StorageError> {
-        let (mut recovery_points, mut high_watermarks) = (OffsetMap::new(), OffsetMap::new());
-        for log in self.logs.read().values().filter(|log| Arc::ptr_eq(log.log_dir(), dir)) {
-            recovery_points.insert(log.topic_partition().clone(), log.recovery_point().get());
-            high_watermarks.insert(log.topic_partition().clone(), log.high_watermark().get());
-        }
-        for (name, (_, options)) in
-            self.unopened.lock().iter().filter(|(_, (other, _))| Arc::ptr_eq(other, dir))
-        {
-            recovery_points.insert(name.clone(), options.recovery_point);
-        }
         dir.checkpoint_log_starts()?;
-        for (name, offsets, seen) in [
-            (RECOVERY_POINT_CHECKPOINT, &recovery_points, &mut last.recovery_points),
-            (REPLICATION_OFFSET_CHECKPOINT, &high_watermarks, &mut last.high_watermarks),
+        let offsets_of = |offset: fn(&Log) -> i64| -> OffsetMap {
+            let logs = self.logs.read();
+            let here = logs.values().filter(|log| Arc::ptr_eq(log.log_dir(), dir));
+            here.map(|log| (log.topic_partition().clone(), offset(log))).collect()
+        };
+        // One after the other: with very many partitions each takes its memory.
+        let recovery_point: fn(&Log) -> i64 = |log| log.recovery_point().get();
+        let high_watermark: fn(&Log) -> i64 = |log| log.high_watermark().get();
+        for (name, offset, seen) in [
+            (RECOVERY_POINT_CHECKPOINT, recovery_point, &mut last.recovery_points),
+            (REPLICATION_OFFSET_CHECKPOINT, high_watermark, &mut last.high_watermarks),
         ] {
-            let digest = digest_of(offsets);
+            let mut offsets = offsets_of(offset);
+            if name == RECOVERY_POINT_CHECKPOINT {
+                let unopened = self.unopened.lock();
+                let here = unopened.iter().filter(|(_, (other, _))| Arc::ptr_eq(other, dir));
+                offsets.extend(here.map(|(name, (_, options))| (name.clone(), options.recovery_point)));
+            }
+            let digest = digest_of(&offsets);
             if *seen != digest {
                 dir.write_checkpoint(name, offsets.iter().map(|(name, offset)| (name, *offset)))?;
                 *seen = digest;

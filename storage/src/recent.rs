@@ -1,7 +1,7 @@
 //! Where the last few appended batches lie, so that a reader at the end of a log needs no index and no read.
 
 /// How many batches are remembered.
-const BATCHES: usize = 32;
+const BATCHES: usize = 16;
 
 /// A batch of the active segment.
 #[derive(Debug, Clone, Copy, Default)]
