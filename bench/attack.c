@@ -9,6 +9,12 @@
 //       each connection fetches 50 MiB and reads it at that many bytes a second
 //   attack idle    --address H:P [--connections 10000] [--seconds S]
 //       connections that do nothing; at the end each must still answer ApiVersions
+//   attack questions --address H:P --topic T --partitions N [--connections 200] [--seconds S]
+//       each connection asks for everything there is, again and again, and reads no answer: metadata, configs, log
+//       directories, groups, offsets, and fetches of every partition with and without a wait
+//   attack greedy  --address H:P --topic T --partitions N [--connections 100] [--seconds S]
+//       members with 1 MiB of metadata each, commits with 4 KiB of metadata for many partitions, topics with long
+//       configs; answers are thrown away
 //   attack hostile --address H:P --topic T [--seed N] [--seconds S]
 //       frames of every API: valid headers with random, huge, truncated or garbled bodies; other protocols
 //
@@ -330,6 +336,127 @@ static void valid_frame(bytes *b, const bytes *batch) {
     end_frame(b, 0);
 }
 
+// Requests that name little and ask for much.
+static void put_question(bytes *out, int which) {
+    bytes b = {0};
+    switch (which) {
+    case 0: // Metadata of all topics
+        begin_frame(&b, 3, 8, 1), put32(&b, -1), put8(&b, 0), put8(&b, 1), put8(&b, 1);
+        break;
+    case 1: // DescribeConfigs of a topic, many times, and of the broker, with synonyms
+        begin_frame(&b, 32, 1, 2), put32(&b, 101);
+        for (int i = 0; i < 100; i++) put8(&b, 2), put_string(&b, topic), put32(&b, -1);
+        put8(&b, 4), put_string(&b, "1"), put32(&b, -1), put8(&b, 1);
+        break;
+    case 2: // DescribeLogDirs of everything
+        begin_frame(&b, 35, 1, 3), put32(&b, -1);
+        break;
+    case 3: // ListGroups
+        begin_frame(&b, 16, 2, 4);
+        break;
+    case 4: // OffsetFetch of everything
+        begin_frame(&b, 9, 5, 5), put_string(&b, "greedy-offsets"), put32(&b, -1);
+        break;
+    case 5: // ListOffsets of every partition
+        begin_frame(&b, 2, 2, 6), put32(&b, -1), put8(&b, 0), put32(&b, 1), put_string(&b, topic), put32(&b, partitions);
+        for (int p = 0; p < partitions; p++) put32(&b, p), put64(&b, -1);
+        break;
+    case 6: // Fetch of every partition, without a session and without a wait
+    case 7: // the same with a wait
+        begin_frame(&b, 1, 11, 7), put32(&b, -1), put32(&b, which == 7 ? 60000 : 0), put32(&b, 1), put32(&b, 50 << 20), put8(&b, 0);
+        put32(&b, 0), put32(&b, -1), put32(&b, 1), put_string(&b, topic), put32(&b, partitions);
+        for (int p = 0; p < partitions; p++) put32(&b, p), put32(&b, -1), put64(&b, 0), put64(&b, 0), put32(&b, 1 << 20);
+        put32(&b, 0), put_string(&b, "");
+        break;
+    default: // DescribeGroups, one many times
+        begin_frame(&b, 15, 2, 8), put32(&b, 200);
+        for (int i = 0; i < 200; i++) put_string(&b, "greedy-0");
+    }
+    end_frame(&b, 0);
+    put(out, b.data, b.length), free(b.data);
+}
+
+static void put_greed(bytes *out, int which, int number) {
+    static char text[1 << 20];
+    memset(text, 'x', sizeof text);
+    char name[64];
+    bytes b = {0};
+    switch (which) {
+    case 0: // JoinGroup with 1 MiB of metadata
+        snprintf(name, sizeof name, "greedy-%d", number);
+        begin_frame(&b, 11, 3, 1), put_string(&b, name), put32(&b, 10000), put32(&b, 10000), put_string(&b, "");
+        put_string(&b, "consumer"), put32(&b, 1), put_string(&b, "range"), put32(&b, sizeof text), put(&b, text, sizeof text);
+        break;
+    case 1: // OffsetCommit of 200 partitions with 4 KiB of metadata each
+        begin_frame(&b, 8, 6, 2), put_string(&b, "greedy-offsets"), put32(&b, -1), put_string(&b, ""), put32(&b, 1), put_string(&b, topic);
+        put32(&b, 200);
+        for (int p = 0; p < 200; p++) put32(&b, (number * 200 + p) % partitions), put64(&b, 1), put32(&b, -1), put16(&b, 4096), put(&b, text, 4096);
+        break;
+    case 2: // CreateTopics with long configs
+        begin_frame(&b, 19, 4, 3), put32(&b, 20);
+        for (int t = 0; t < 20; t++) {
+            snprintf(name, sizeof name, "greedy-%d-%d", number, t);
+            put_string(&b, name), put32(&b, 1), put16(&b, 1), put32(&b, 0), put32(&b, 5);
+            for (int c = 0; c < 5; c++) put_string(&b, "retention.ms"), put16(&b, 10000), put(&b, text, 10000);
+        }
+        put32(&b, 1000), put8(&b, 0);
+        break;
+    default: // Metadata of topics with long names that do not exist
+        begin_frame(&b, 3, 4, 4), put32(&b, 2000);
+        for (int t = 0; t < 2000; t++) snprintf(name, sizeof name, "no-%d-%060d", t, 0), put_string(&b, name);
+        put8(&b, 0);
+    }
+    end_frame(&b, 0);
+    put(out, b.data, b.length), free(b.data);
+}
+
+// Each connection sends a stream of requests without an end; answers are read only where `reads`.
+static void ask(int kinds, void (*put_request)(bytes *, int, int), int reads) {
+    typedef struct { int fd; bytes out; size_t at; } asker;
+    asker *all = calloc((size_t)connections, sizeof *all);
+    uint64_t sent = 0, taken = 0, closed = 0, refused = 0;
+    double began = now();
+    while (now() - began < seconds) {
+        for (int i = 0; i < connections; i++) {
+            asker *a = &all[i];
+            if (!a->out.data) {
+                for (int k = 0; k < kinds; k++) put_request(&a->out, (i + k) % kinds, i);
+                a->fd = -1;
+            }
+            if (a->fd < 0) {
+                if ((a->fd = connect_to(&to, 16 << 10)) < 0) {
+                    refused++;
+                    continue;
+                }
+                set_nonblocking(a->fd), a->at = 0;
+            }
+            ssize_t n = send(a->fd, a->out.data + a->at, a->out.length - a->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n > 0) sent += (uint64_t)n, a->at = (a->at + (size_t)n) % a->out.length;
+            int lost = n < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+            static char sink[64 << 10];
+            while (reads && !lost) {
+                ssize_t got = recv(a->fd, sink, sizeof sink, MSG_DONTWAIT);
+                if (got == 0) lost = 1;
+                if (got <= 0) break;
+                taken += (uint64_t)got;
+            }
+            if (lost) close(a->fd), a->fd = -1, closed++;
+        }
+        usleep(2000);
+    }
+    for (int i = 0; i < connections; i++)
+        if (all[i].fd >= 0) close(all[i].fd);
+    int fd = connect_to(&to, 0), alive = fd >= 0 && api_versions(fd, 10000);
+    printf("{\"connections\": %d, \"sent_bytes\": %llu, \"read_bytes\": %llu, \"closed_by_the_broker\": %llu, \"refused\": %llu, "
+           "\"alive\": %d, \"seconds\": %.1f}\n", connections, (unsigned long long)sent, (unsigned long long)taken,
+           (unsigned long long)closed, (unsigned long long)refused, alive, now() - began);
+}
+
+static void put_any_question(bytes *out, int which, int number) {
+    (void)number;
+    put_question(out, which);
+}
+
 static void hostile(uint64_t seed) {
     random_state = seed * 2654435761u + 88172645463325252ull;
     bytes batch = one_batch(8192), b = {0};
@@ -426,15 +553,17 @@ int main(int argc, char **argv) {
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     crc32c_init();
-    int defaults[] = {80, 1000, 100, 10000};
-    const char *modes[] = {"burst", "prefix", "slow", "idle"};
-    for (int i = 0; i < 4; i++)
+    int defaults[] = {80, 1000, 100, 10000, 200, 100};
+    const char *modes[] = {"burst", "prefix", "slow", "idle", "questions", "greedy"};
+    for (int i = 0; i < 6; i++)
         if (!connections && !strcmp(mode, modes[i])) connections = defaults[i];
     if (!strcmp(mode, "burst")) burst();
     else if (!strcmp(mode, "prefix")) prefix(size);
     else if (!strcmp(mode, "slow")) slow(rate);
     else if (!strcmp(mode, "idle")) idle();
+    else if (!strcmp(mode, "questions")) ask(9, put_any_question, 0);
+    else if (!strcmp(mode, "greedy")) ask(4, put_greed, 1);
     else if (!strcmp(mode, "hostile")) hostile(seed);
-    else die("unknown mode %s: burst, prefix, slow, idle, hostile", mode);
+    else die("unknown mode %s: burst, prefix, slow, idle, questions, greedy, hostile", mode);
     return 0;
 }

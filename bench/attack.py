@@ -3,7 +3,7 @@
 
     attack.py --start weir [--budget 64MiB]      on a broker of its own; also kafka-4.4.0, kafka-3.9.2
     attack.py --bootstrap HOST:PORT --pid PID    on one that runs
-    --only NAME      burst, burst-held, held-few, prefix, slow, idle, hostile (may be given several times)
+    --only NAME      burst, burst-held, held-few, prefix, slow, idle, questions, greedy, hostile (may be given several times)
     --short          smaller and shorter variants, for every check
     --check          one process through all attacks, and weir's contract: peak within the budget, no errors, answers as they must be; exit code 1 if not
     --report FILE    everything as JSON
@@ -185,6 +185,30 @@ def idle(bootstrap, short):
     return seen, f"{seen['alive']} of {count} alive", wrong
 
 
+def questions(bootstrap, short):
+    partitions = 1000 if short else 2500
+    measure.make_topic(bootstrap, "attack", partitions)
+    try:
+        seen = program("attack", "questions", "--address", bootstrap, "--topic", "attack", "--partitions", partitions,
+                       "--seconds", 6 if short else 20)
+    finally:
+        measure.drop_topic(bootstrap, "attack")
+    wrong = [] if seen["alive"] else ["the broker does not answer ApiVersions afterwards"]
+    return seen, f"{seen['connections']} connections that read nothing, {seen['closed_by_the_broker']} closed", wrong
+
+
+def greedy(bootstrap, short):
+    partitions = 1000
+    measure.make_topic(bootstrap, "attack", partitions)
+    try:
+        seen = program("attack", "greedy", "--address", bootstrap, "--topic", "attack", "--partitions", partitions,
+                       "--connections", 30 if short else 100, "--seconds", 6 if short else 20)
+    finally:
+        measure.drop_topic(bootstrap, "attack")
+    wrong = [] if seen["alive"] else ["the broker does not answer ApiVersions afterwards"]
+    return seen, f"{seen['sent_bytes'] >> 20} MiB of requests, {seen['closed_by_the_broker']} closed", wrong
+
+
 def hostile(bootstrap, short, seed):
     measure.make_topic(bootstrap, "attack", 4)
     try:
@@ -203,6 +227,8 @@ def attacks(bootstrap, short, seed, hold_ms):
         "prefix": ("size prefix of 100 MiB and four bytes, then a stall", lambda: prefix(bootstrap, short)),
         "slow": ("slow readers of 50 MiB fetches", lambda: slow(bootstrap, short)),
         "idle": ("idle connections", lambda: idle(bootstrap, short)),
+        "questions": ("everything asked for, no answer read", lambda: questions(bootstrap, short)),
+        "greedy": ("members of 1 MiB, commits of 4 KiB a partition, topics with long configs", lambda: greedy(bootstrap, short)),
         "hostile": ("hostile frames of every API", lambda: hostile(bootstrap, short, seed)),
     }
 
