@@ -61,10 +61,23 @@ async fn reap(broker: Arc<Broker>) {
 
 async fn trim(broker: Arc<Broker>) {
     let mut beat = interval(TRIM_EVERY);
+    let (mut since, mut before) = (Instant::now(), busy());
     loop {
         beat.tick().await;
         broker.pool.trim();
+        let (passed, now) = (since.elapsed(), busy());
+        let threads = tokio::runtime::Handle::current().metrics().num_workers();
+        let most = passed.as_micros().max(1) as u64 * threads.max(1) as u64;
+        let idle = most.saturating_sub(now.saturating_sub(before).as_micros() as u64);
+        broker.metrics.idle_thousandths.store(idle * 1000 / most, Ordering::Relaxed);
+        (since, before) = (Instant::now(), now);
     }
+}
+
+/// Time during which the runtime's threads had something to do, in all.
+fn busy() -> Duration {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum()
 }
 
 async fn turn_windows(broker: Arc<Broker>) {

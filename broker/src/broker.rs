@@ -113,6 +113,16 @@ impl Broker {
         }
     }
 
+    /// How often each limit was reached.
+    pub(crate) fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let put_off = self.logs.shared().segments.put_off();
+        self.metrics.limits_reached().map(move |(property, count)| match property {
+            // Rolls that were put off are counted by the logs themselves.
+            _ if property == keys::MAX_SEGMENTS.name => (property, count + put_off),
+            _ => (property, count),
+        })
+    }
+
     /// Whether a metadata request may create topics.
     pub(crate) fn auto_creates_topics(&self) -> bool {
         self.config.load().get(keys::AUTO_CREATE_TOPICS_ENABLE)
@@ -125,7 +135,6 @@ impl Broker {
 
     /// Notes that a read failed for a reason that is not the client's.
     pub(crate) fn note_read_failure(&self, partition: &Partition, error: &StorageError) {
-        self.metrics.failed_fetch();
         self.note_storage_failure("read", partition, error);
     }
 

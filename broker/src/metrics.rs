@@ -1,19 +1,54 @@
-//! Counters of the data path, of requests by API, and of limits that were reached: what `http/metrics_page.rs` renders
-//! besides the budgets.
+//! Counters of the data path, of requests by API, of topics, and of limits that were reached: what
+//! `http/metrics_page.rs` renders besides the budgets.
 //!
-//! Invariant: nothing here is labelled by what a client names. The number of series is bounded by the code: served
-//! APIs and their versions, Kafka's error codes, the properties of [`LIMITS`].
+//! Invariant: nothing here is labelled by what a client names, but for topics, whose counters are a part of the topic
+//! and go with it. The number of the others is bounded by the code: served APIs and their versions, Kafka's error codes,
+//! the properties of [`LIMITS`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 use weir_protocol::messages::{ApiKey, ErrorCode};
 
 use crate::handlers::SERVED;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub(crate) fn inc(&self) {
+        self.inc_by(1);
+    }
+
+    /// So many more.
+    pub(crate) fn inc_by(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The number.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What goes in and out: of one topic, and of all.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) messages_in: Counter,
+    pub(crate) bytes_in: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) bytes_rejected: Counter,
+    /// Batches that came, the refused ones included.
+    pub(crate) produces: Counter,
+    pub(crate) failed_produces: Counter,
+    /// Reads of partitions, the failed ones included.
+    pub(crate) fetches: Counter,
+    pub(crate) failed_fetches: Counter,
+}
 
 /// Properties that limit something, and whose limit can be reached while the server runs.
 pub(crate) const LIMITS: &[&str] = &[
@@ -39,50 +74,79 @@ pub(crate) const LIMITS: &[&str] = &[
     "socket.request.max.bytes",
 ];
 
-/// All counters of the server. Cloning shares them.
-#[derive(Clone, Debug, Default)]
+/// All counters of the server.
+#[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    pub(crate) messages_in: Counter,
-    pub(crate) bytes_in: Counter,
-    pub(crate) bytes_out: Counter,
+    /// Of all topics, deleted ones included.
+    pub(crate) traffic: Traffic,
     pub(crate) produce_batches: Counter,
-    pub(crate) failed_produce: Counter,
-    pub(crate) failed_fetch: Counter,
-    pub(crate) fetches: Counter,
+    pub(crate) invalid_crc: Counter,
+    pub(crate) invalid_magic: Counter,
+    pub(crate) invalid_sequence: Counter,
     pub(crate) requests: Counter,
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_refused: Counter,
     pub(crate) foreign_protocols: Counter,
+    /// Fetch requests whose wait ended with its time.
+    pub(crate) expired_fetches: Counter,
+    /// Fetch requests that wait now.
+    pub(crate) waiting_fetches: AtomicU64,
     /// Most anonymous memory seen by a sample, bytes.
-    peak_rss_anon: Arc<AtomicU64>,
+    peak_rss_anon: AtomicU64,
     /// Requests by API.
-    pub(crate) apis: Arc<Apis>,
-    limits: Arc<[AtomicU64; LIMITS.len()]>,
+    pub(crate) apis: Apis,
+    limits: [AtomicU64; LIMITS.len()],
+    /// The idle part of the runtime's threads lately, in thousandths.
+    pub(crate) idle_thousandths: AtomicU64,
+}
+
+/// Counts a waiting fetch for as long as it lives.
+pub(crate) struct WaitingFetch<'a>(&'a Metrics);
+
+impl Drop for WaitingFetch<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_fetches.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Metrics {
-    pub(crate) fn produced(&self, records: u32, bytes: usize) {
-        self.messages_in.inc_by(u64::from(records));
-        self.bytes_in.inc_by(bytes as u64);
+    /// A fetch that waits from now on.
+    pub(crate) fn waiting_fetch(&self) -> WaitingFetch<'_> {
+        self.waiting_fetches.fetch_add(1, Ordering::Relaxed);
+        WaitingFetch(self)
+    }
+
+    /// Notes a batch that was appended.
+    pub(crate) fn produced(&self, topic: &Traffic, records: u32, bytes: usize) {
+        for traffic in [&self.traffic, topic] {
+            traffic.produces.inc();
+            traffic.messages_in.inc_by(u64::from(records));
+            traffic.bytes_in.inc_by(bytes as u64);
+        }
         self.produce_batches.inc();
+    }
+
+    /// Notes a batch that was refused; `topic` if there is one.
+    pub(crate) fn failed_produce(&self, topic: Option<&Traffic>, bytes: usize) {
+        for traffic in [Some(&self.traffic), topic].into_iter().flatten() {
+            traffic.produces.inc();
+            traffic.failed_produces.inc();
+            traffic.bytes_rejected.inc_by(bytes as u64);
+        }
+    }
+
+    /// Notes a read of a partition that is part of an answer.
+    pub(crate) fn fetched(&self, topic: Option<&Traffic>, bytes: u64, failed: bool) {
+        for traffic in [Some(&self.traffic), topic].into_iter().flatten() {
+            traffic.fetches.inc();
+            traffic.bytes_out.inc_by(bytes);
+            traffic.failed_fetches.inc_by(u64::from(failed));
+        }
     }
 
     /// Notes a sample of the process's anonymous memory and returns the largest so far.
     pub(crate) fn note_anonymous(&self, bytes: u64) -> u64 {
         self.peak_rss_anon.fetch_max(bytes, Ordering::Relaxed).max(bytes)
-    }
-
-    pub(crate) fn failed_produce(&self) {
-        self.failed_produce.inc();
-    }
-
-    pub(crate) fn fetched(&self, bytes: u64) {
-        self.fetches.inc();
-        self.bytes_out.inc_by(bytes);
-    }
-
-    pub(crate) fn failed_fetch(&self) {
-        self.failed_fetch.inc();
     }
 
     pub(crate) fn accepted_connection(&self) {
@@ -108,7 +172,7 @@ impl Metrics {
     }
 }
 
-/// Upper bounds of the histogram of request times in microseconds: powers of two from 128 µs to 34 s.
+/// Upper bounds of the histograms of times in microseconds: powers of two from 128 µs to 34 s.
 pub(crate) const TIME_BUCKETS: usize = 19;
 
 /// The upper bound of bucket `index` in microseconds; the bucket after the last takes what is longer.
@@ -116,12 +180,74 @@ pub(crate) fn bucket_us(index: usize) -> u64 {
     128 << index
 }
 
+type Buckets = [AtomicU64; TIME_BUCKETS + 1];
+
+/// Times of one kind: since the start, and of the present minute and the one before it.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    all: Buckets,
+    sum_us: AtomicU64,
+    recent: [Buckets; 2],
+    window: AtomicUsize,
+}
+
+impl Times {
+    /// Counts one.
+    pub(crate) fn note(&self, took: Duration) {
+        let us = took.as_micros() as u64;
+        let bucket = (0..TIME_BUCKETS).find(|index| us <= bucket_us(*index)).unwrap_or(TIME_BUCKETS);
+        self.all[bucket].fetch_add(1, Ordering::Relaxed);
+        self.recent[self.window.load(Ordering::Relaxed) & 1][bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Begins a new minute.
+    pub(crate) fn turn(&self) {
+        let next = (self.window.load(Ordering::Relaxed) + 1) & 1;
+        self.recent[next].iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        self.window.store(next, Ordering::Relaxed);
+    }
+
+    /// Counts by bucket since the start, and the sum of all times in microseconds.
+    pub(crate) fn since_start(&self) -> ([u64; TIME_BUCKETS + 1], u64) {
+        (load(&self.all), self.sum_us.load(Ordering::Relaxed))
+    }
+
+    /// How many there were since the start.
+    pub(crate) fn count(&self) -> u64 {
+        load(&self.all).iter().sum()
+    }
+
+    /// Quantile `q` of the last one to two minutes in milliseconds, between the bounds of its bucket; 0 without any.
+    pub(crate) fn recent_quantile_ms(&self, q: f64) -> f64 {
+        let (one, other) = (load(&self.recent[0]), load(&self.recent[1]));
+        let counts: [u64; TIME_BUCKETS + 1] = std::array::from_fn(|index| one[index] + other[index]);
+        quantile_ms(&counts, bucket_us, q)
+    }
+}
+
+fn load(counts: &Buckets) -> [u64; TIME_BUCKETS + 1] {
+    std::array::from_fn(|index| counts[index].load(Ordering::Relaxed))
+}
+
+/// The parts of the time that a request took, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    /// Until it was whole: for its bytes, and for memory.
+    pub(crate) queue_us: u32,
+    /// While it was worked on.
+    pub(crate) local_us: u32,
+    /// While it waited for others: for records, for members.
+    pub(crate) remote_us: u32,
+    /// While its reply was sent.
+    pub(crate) send_us: u32,
+}
+
 /// Requests of the served APIs.
 #[derive(Debug)]
 pub(crate) struct Apis {
     rows: Vec<Api>,
     errors: Mutex<BTreeMap<(ApiKey, i16), u64>>,
-    window: AtomicUsize,
 }
 
 /// Requests of one API.
@@ -134,10 +260,10 @@ pub(crate) struct Api {
     /// Requests that ended their connection: malformed, refused for good, or cut off.
     pub(crate) ended: AtomicU64,
     without_error: AtomicU64,
-    sum_us: AtomicU64,
-    times: [AtomicU64; TIME_BUCKETS + 1],
-    /// The same for the present minute and the one before it.
-    recent: [[AtomicU64; TIME_BUCKETS + 1]; 2],
+    /// From a request's header to the last byte of its reply.
+    pub(crate) total: Times,
+    /// The parts of that, in the order of [`Took`].
+    pub(crate) parts: [Times; 4],
 }
 
 impl Default for Apis {
@@ -148,11 +274,10 @@ impl Default for Apis {
             versions: (range.min..=range.max).map(|_| AtomicU64::new(0)).collect(),
             ended: AtomicU64::new(0),
             without_error: AtomicU64::new(0),
-            sum_us: AtomicU64::new(0),
-            times: Default::default(),
-            recent: Default::default(),
+            total: Times::default(),
+            parts: Default::default(),
         });
-        Apis { rows: rows.collect(), errors: Mutex::default(), window: AtomicUsize::new(0) }
+        Apis { rows: rows.collect(), errors: Mutex::default() }
     }
 }
 
@@ -175,19 +300,17 @@ impl Apis {
         }
     }
 
-    /// Counts the time from a request's header to the last byte of its reply; `served` is false where the connection
-    /// ended instead.
-    pub(crate) fn ended(&self, key: ApiKey, took: Duration, served: bool) {
+    /// Counts the time that a request took; `None` where the connection ended instead.
+    pub(crate) fn ended(&self, key: ApiKey, took: Option<Took>) {
         let Some(row) = self.row(key) else { return };
-        if !served {
+        let Some(took) = took else {
             row.ended.fetch_add(1, Ordering::Relaxed);
             return;
-        }
-        let us = took.as_micros() as u64;
-        let bucket = (0..TIME_BUCKETS).find(|index| us <= bucket_us(*index)).unwrap_or(TIME_BUCKETS);
-        row.times[bucket].fetch_add(1, Ordering::Relaxed);
-        row.recent[self.window.load(Ordering::Relaxed) & 1][bucket].fetch_add(1, Ordering::Relaxed);
-        row.sum_us.fetch_add(us, Ordering::Relaxed);
+        };
+        let parts = [took.queue_us, took.local_us, took.remote_us, took.send_us]
+            .map(|us| Duration::from_micros(u64::from(us)));
+        row.total.note(parts.iter().sum());
+        row.parts.iter().zip(parts).for_each(|(times, part)| times.note(part));
     }
 
     /// Counts what a reply told: `first_error` is the first error code in it, if it has one.
@@ -219,11 +342,10 @@ impl Apis {
 
     /// Begins a new minute for the quantiles.
     pub(crate) fn turn_window(&self) {
-        let next = (self.window.load(Ordering::Relaxed) + 1) & 1;
         for row in &self.rows {
-            row.recent[next].iter().for_each(|count| count.store(0, Ordering::Relaxed));
+            row.total.turn();
+            row.parts.iter().for_each(Times::turn);
         }
-        self.window.store(next, Ordering::Relaxed);
     }
 }
 
@@ -231,18 +353,6 @@ impl Api {
     /// Requests by version.
     pub(crate) fn by_version(&self) -> impl Iterator<Item = (i16, u64)> {
         (self.first_version..).zip(self.versions.iter().map(|count| count.load(Ordering::Relaxed)))
-    }
-
-    /// Counts by bucket since the start, and the sum of all times in microseconds.
-    pub(crate) fn times(&self) -> ([u64; TIME_BUCKETS + 1], u64) {
-        (load(&self.times), self.sum_us.load(Ordering::Relaxed))
-    }
-
-    /// Quantile `q` of the last one to two minutes in milliseconds; 0 without a request.
-    pub(crate) fn recent_quantile_ms(&self, q: f64) -> f64 {
-        let (one, other) = (load(&self.recent[0]), load(&self.recent[1]));
-        let counts: Vec<u64> = one.iter().zip(other).map(|(a, b)| a + b).collect();
-        quantile_ms(&counts, bucket_us, q)
     }
 }
 
@@ -261,10 +371,6 @@ pub(crate) fn quantile_ms(counts: &[u64], bucket_us: fn(usize) -> u64, q: f64) -
         below += count;
     }
     0.0
-}
-
-fn load<const N: usize>(counts: &[AtomicU64; N]) -> [u64; N] {
-    std::array::from_fn(|index| counts[index].load(Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -293,18 +399,20 @@ mod tests {
     fn quantiles_forget_what_is_two_minutes_old() {
         let apis = Apis::default();
         apis.began(ApiKey::Produce, 9);
+        let took = |us| Some(Took { local_us: us, ..Took::default() });
         for _ in 0..99 {
-            apis.ended(ApiKey::Produce, Duration::from_micros(100), true);
+            apis.ended(ApiKey::Produce, took(100));
         }
-        apis.ended(ApiKey::Produce, Duration::from_millis(900), true);
-        let produce = apis.used().next().unwrap();
+        apis.ended(ApiKey::Produce, took(900_000));
+        apis.ended(ApiKey::Produce, None);
+        let produce = &apis.used().next().unwrap().total;
         assert!(produce.recent_quantile_ms(0.5) < 0.128);
         assert!(produce.recent_quantile_ms(0.999) > 500.0);
         apis.turn_window();
         assert!(produce.recent_quantile_ms(0.999) > 500.0, "the last minute still counts");
         apis.turn_window();
         assert_eq!(produce.recent_quantile_ms(0.999), 0.0);
-        let (counts, sum_us) = produce.times();
+        let (counts, sum_us) = produce.since_start();
         assert_eq!((counts.iter().sum::<u64>(), sum_us), (100, 99 * 100 + 900_000));
     }
 
@@ -312,7 +420,7 @@ mod tests {
     fn every_limit_has_a_counter_of_its_own() {
         let metrics = Metrics::default();
         metrics.limit_reached("max.groups");
-        metrics.clone().limit_reached("max.groups");
+        metrics.limit_reached("max.groups");
         let reached: Vec<_> = metrics.limits_reached().filter(|(_, count)| *count > 0).collect();
         assert_eq!(reached, [("max.groups", 2)]);
     }

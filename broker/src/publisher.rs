@@ -96,11 +96,11 @@ impl Broker {
     fn follow_topic_configs(&self, image: &MetadataImage, name: &str) {
         let Some(topic) = self.topics.by_name(name) else { return };
         let config = TopicConfig::resolve(&self.config.load(), &image.configs().topic(name));
-        let log_config = Arc::new(log_config(&config));
+        let settings = TopicSettings::new(config);
         for partition in topic.partitions() {
-            partition.log.set_config(Arc::clone(&log_config));
+            partition.log.set_config(Arc::clone(&settings.log_config));
         }
-        topic.settings.store(Arc::new(TopicSettings { config }));
+        topic.settings.store(Arc::new(settings));
     }
 
     /// Opens the logs that could not be opened so far: whatever kept them from it may be gone.
@@ -156,7 +156,7 @@ impl Broker {
         let Some(state) = image.topics().partition(topic_id, index) else { return Ok(()) };
         let Ok(position) = usize::try_from(index) else { return Ok(()) };
         let name = TopicPartition::new(Arc::clone(&topic.name), index);
-        let config = Arc::new(log_config(&topic.settings.load().config));
+        let config = Arc::clone(&topic.settings.load().log_config);
         let log = match self.logs.get_or_create(&name, Some(topic_id), config, self.now_ms()) {
             Ok(log) => log,
             Err(error) => {
@@ -168,7 +168,7 @@ impl Broker {
         if let Err(error) = log.begin_leader_epoch(state.leader_epoch) {
             tracing::error!("cannot note the leader epoch of {name}: {error}");
         }
-        let partition = Arc::new(Partition::new(Arc::clone(&topic.name), index, log, state.leader_epoch));
+        let partition = Arc::new(Partition::new(&topic, index, log, state.leader_epoch));
         topic.put(position, Some(Arc::clone(&partition)));
         if *topic.name == *OFFSETS_TOPIC {
             self.groups.lead(self, partition);

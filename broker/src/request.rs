@@ -19,10 +19,14 @@ use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::net::receive::{Receiver, SMALL_BYTES};
 use crate::net::registry::{ConnectionState, Holding};
-use crate::net::send::{send_bytes, send_file};
+use crate::net::send::{send_bytes, send_file, try_send};
 
 /// A handler's future, on the heap while it runs.
 const FUTURE_BYTES: u64 = 2048;
+/// Bytes of a reply that may gather while its request is still being received: a part of every connection's charge.
+pub(crate) const FREE_REPLY_BYTES: usize = 256;
+/// The future of a reply that is being sent, on the heap meanwhile.
+const SEND_BYTES: u64 = 768;
 
 /// What decoding a frame of up to [`SMALL_BYTES`] bytes may allocate.
 const SMALL_DECODE_BYTES: u64 = 15 * 1024;
@@ -32,11 +36,16 @@ const SMALL_WORK_BYTES: usize = 8 * 1024;
 const DECODE_FACTOR: u64 = 6;
 
 /// Bytes to lease for a frame and what is decoded from it.
-pub(crate) fn lease_bytes(frame_bytes: usize) -> u64 {
+pub(crate) fn lease_bytes(api: ApiKey, frame_bytes: usize) -> u64 {
+    let factor = match api {
+        // Nearly all of a large one is what members say in bytes.
+        ApiKey::JoinGroup | ApiKey::SyncGroup => 1,
+        _ => DECODE_FACTOR,
+    };
     if frame_bytes <= SMALL_BYTES {
         SMALL_BYTES as u64 + SMALL_DECODE_BYTES + FUTURE_BYTES
     } else {
-        (frame_bytes as u64).saturating_mul(1 + DECODE_FACTOR) + SMALL_DECODE_BYTES + FUTURE_BYTES
+        (frame_bytes as u64).saturating_mul(1 + factor) + SMALL_DECODE_BYTES + FUTURE_BYTES
     }
 }
 
@@ -74,6 +83,8 @@ pub(crate) struct Request {
     pub(crate) client_id: String,
     body: Vec<u8>,
     lease: Lease,
+    /// Bytes of `lease` that the decoded values left.
+    spare: usize,
     work: Option<Lease>,
 }
 
@@ -86,7 +97,18 @@ impl Request {
         body: Vec<u8>,
         lease: Lease,
     ) -> Self {
-        Request { broker, connection, api, version, correlation_id, client_id, body, lease, work: None }
+        Request {
+            broker,
+            connection,
+            api,
+            version,
+            correlation_id,
+            client_id,
+            body,
+            lease,
+            spare: 0,
+            work: None,
+        }
     }
 
     /// Decodes the body, once: the frame's bytes are dropped. Leases more where the values need it and there is room.
@@ -102,7 +124,11 @@ impl Request {
             // What may follow the last field is passed over, as Kafka does: librdkafka's request for the metadata of all
             // topics ends with three bytes too many.
             match decode(&mut reader, self.version) {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    // The frame is gone with this function.
+                    self.spare = (limit + body.len()).saturating_sub(reader.charged());
+                    return Ok(value);
+                }
                 Err(DecodeError::OverBudget { needed, limit }) => {
                     let more = (needed.max(limit.saturating_mul(2)) - limit) as u64;
                     self.lease.try_grow(more)?;
@@ -117,20 +143,28 @@ impl Request {
     /// Lets others use the decoded request beyond the life of this one; the lease goes with it.
     pub(crate) fn share<T>(&mut self, value: T) -> Shared<T> {
         let lease = self.lease.split(self.lease.bytes());
+        self.spare = 0;
         Shared(Arc::new((value, lease)))
     }
 
     /// Gives the request's memory back before a wait. The decoded value must be gone or leased otherwise by then.
     pub(crate) fn park(&mut self) {
         self.lease.shrink_to(0);
+        self.spare = 0;
         self.work = None;
     }
 
-    /// Leases memory for work whose size follows from the server's state, not from the request. Waits for as long as
-    /// [`PATIENCE`].
+    /// Leases memory for work beside the request's own lease, from a share of its own: those who hold it wait for
+    /// replies' memory at most, so that requests which all have their own lease cannot keep each other from going on.
     pub(crate) async fn lease_work(&self, bytes: u64) -> Result<Lease, ConnectionError> {
         let holder = Holder::new(self.api.name(), self.connection.id);
-        Ok(lease_patiently(&self.broker.budgets.control, bytes, holder).await?)
+        Ok(lease_patiently(&self.broker.budgets.work, bytes, holder).await?)
+    }
+
+    /// Leases memory for a reply of so many bytes.
+    pub(crate) async fn lease_reply(&self, bytes: u64) -> Result<Lease, ConnectionError> {
+        let holder = Holder::new("reply", self.connection.id);
+        Ok(lease_patiently(&self.broker.budgets.replies, bytes, holder).await?)
     }
 
     /// As [`Request::lease_work`], where it is more than a request may take without a lease of its own.
@@ -138,14 +172,18 @@ impl Request {
         if bytes <= SMALL_WORK_BYTES { Ok(None) } else { self.lease_work(bytes as u64).await.map(Some) }
     }
 
-    /// Leases memory for work that follows from the request, until it is answered or parked; a little needs no lease
-    /// beside the request's own.
+    /// Leases memory for work that follows from the request, until it is answered or parked: what its own lease has left,
+    /// and more where that is not enough.
     pub(crate) async fn lease_more(&mut self, bytes: usize) -> Result<(), ConnectionError> {
-        if let Some(more) = self.lease_some(bytes).await? {
-            match &mut self.work {
-                Some(work) => work.absorb(more),
-                none => *none = Some(more),
-            }
+        let more = bytes.saturating_sub(self.spare);
+        self.spare = self.spare.saturating_sub(bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let more = self.lease_work(more as u64).await?;
+        match &mut self.work {
+            Some(work) => work.absorb(more),
+            none => *none = Some(more),
         }
         Ok(())
     }
@@ -155,7 +193,7 @@ impl Request {
         &self,
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
-        Reply::encode(&self.broker.budgets.control, self.head(), encode).await
+        Reply::encode(&self.broker.budgets.replies, self.head(), encode).await
     }
 
     /// As [`Request::reply`], but never waits: where there is no memory now, says how much the reply takes, so that
@@ -169,9 +207,10 @@ impl Request {
         let lease = if size <= SMALL_BYTES {
             None
         } else {
-            match self.broker.budgets.control.try_lease(size as u64, Holder::new("reply", head.connection)) {
+            let needed = size as u64 + SEND_BYTES;
+            match self.broker.budgets.replies.try_lease(needed, Holder::new("reply", head.connection)) {
                 Ok(lease) => Some(lease),
-                Err(_) => return Ok(Tried::Needs(size as u64)),
+                Err(_) => return Ok(Tried::Needs(needed)),
             }
         };
         Ok(Tried::Reply(Reply::write(head, lease, size, &encode)?))
@@ -208,7 +247,8 @@ impl Request {
                 0..=SMALL_BYTES => None,
                 size => {
                     let holder = Holder::new("reply", head.connection);
-                    Some(lease_patiently(&self.broker.budgets.control, size as u64, holder).await?)
+                    let bytes = size as u64 + SEND_BYTES;
+                    Some(lease_patiently(&self.broker.budgets.replies, bytes, holder).await?)
                 }
             };
             let mut bytes = Vec::with_capacity(FRONT_BYTES + room);
@@ -233,7 +273,7 @@ impl Request {
             let from = FRONT_BYTES - start.len();
             bytes[from..FRONT_BYTES].copy_from_slice(&start);
             bytes.drain(..from);
-            let holding = Some(Holding::Control);
+            let holding = Some(Holding::Replies);
             return Ok(Reply { bytes, lease, holding, first_error, ..Reply::default() });
         }
     }
@@ -247,10 +287,10 @@ impl Request {
         work_bytes: usize,
         encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + Send + Sync + 'static,
     ) -> Result<Reply, ConnectionError> {
-        let control = self.broker.budgets.control.clone();
+        let (work, replies) = (self.broker.budgets.work.clone(), self.broker.budgets.replies.clone());
         let work_bytes = if work_bytes > SMALL_WORK_BYTES { work_bytes as u64 } else { 0 };
-        let parts =
-            Parts { control, head: self.head(), items, body_bytes: 0, work_bytes, encode: Box::new(encode) };
+        let encode = Box::new(encode);
+        let parts = Parts { work, replies, head: self.head(), items, body_bytes: 0, work_bytes, encode };
         parts.count().await
     }
 
@@ -327,19 +367,19 @@ fn count(encode: &impl Fn(&mut dyn Sink) -> Result<(), EncodeError>) -> Result<u
     Ok(count.0)
 }
 
-/// Longest wait of a request for more of the control share than it has.
+/// Longest wait of a request for more of a share than it has.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Leases from the control share for a request that may hold some of it already. The wait is bounded: requests that
-/// hold parts of the share and wait for each other's would else wait for ever.
+/// Leases from a share for a request that may hold some of it already. The wait is bounded: requests that hold parts of
+/// the share and wait for each other's would else wait for ever.
 pub(crate) async fn lease_patiently(
-    control: &Budget,
+    share: &Budget,
     bytes: u64,
     holder: Holder,
 ) -> Result<Lease, BudgetError> {
-    match tokio::time::timeout(PATIENCE, control.lease(bytes, holder)).await {
+    match tokio::time::timeout(PATIENCE, share.lease(bytes, holder)).await {
         Ok(leased) => leased,
-        Err(_) => control.try_lease(bytes, holder),
+        Err(_) => share.try_lease(bytes, holder),
     }
 }
 
@@ -388,7 +428,8 @@ type EncodePart = Box<dyn Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + S
 
 /// A reply that is encoded while it is sent.
 struct Parts {
-    control: Budget,
+    work: Budget,
+    replies: Budget,
     head: ReplyHead,
     items: usize,
     body_bytes: usize,
@@ -445,7 +486,7 @@ impl Parts {
     async fn work(&self) -> Result<Option<Lease>, BudgetError> {
         match self.work_bytes {
             0 => Ok(None),
-            bytes => lease_patiently(&self.control, bytes, self.holder()).await.map(Some),
+            bytes => self.work.lease(bytes, self.holder()).await.map(Some),
         }
     }
 
@@ -463,7 +504,7 @@ impl Parts {
         }
         self.body_bytes = counted.bytes;
         Ok(Reply {
-            holding: Some(Holding::Control),
+            holding: Some(Holding::Replies),
             first_error: counted.first_error,
             parts: Some(Box::new(self)),
             ..Reply::default()
@@ -472,41 +513,57 @@ impl Parts {
 
     async fn send(&self, receiver: &Receiver) -> Result<(), ConnectionError> {
         let whole = self.head.size_bytes() + self.body_bytes;
-        let window_bytes = whole.min(WINDOW_BYTES);
-        let _window = match window_bytes {
-            0..=SMALL_BYTES => None,
-            bytes => Some(lease_patiently(&self.control, bytes as u64, self.holder()).await?),
-        };
-        let _owes_progress = receiver.state.holds(Holding::Control);
-        let mut window = Vec::with_capacity(window_bytes);
-        self.head.put(&mut window, self.body_bytes);
-        let mut sent = 0;
-        for part in self.all() {
-            let mut skip = 0;
-            loop {
-                let room = window_bytes - window.len();
-                let seen = {
-                    let _work = self.work().await?;
-                    let mut sink = Window { out: &mut window, skip, room, seen: 0 };
-                    (self.encode)(part, &mut sink)?;
-                    sink.seen
-                };
-                if seen < skip + room {
-                    break;
-                }
-                skip += room;
-                sent += window.len();
-                send_bytes(&receiver.stream, &receiver.state, &window, sent < whole).await?;
-                window.clear();
-                tokio::task::coop::consume_budget().await;
-                if seen == skip {
-                    break;
-                }
+        let (mut place, mut sent) = (Place { part: 0, skip: 0 }, 0);
+        while sent < whole {
+            // Neither is held while the other is waited for but in this order, and only the window while the peer is.
+            let work = self.work().await?;
+            let bytes = (whole - sent).min(WINDOW_BYTES);
+            let _lease = match bytes {
+                0..=SMALL_BYTES => None,
+                bytes => Some(self.replies.lease(bytes as u64 + SEND_BYTES, self.holder()).await?),
+            };
+            let mut window = Vec::with_capacity(bytes);
+            if sent == 0 {
+                self.head.put(&mut window, self.body_bytes);
+            }
+            self.fill(&mut window, bytes, &mut place)?;
+            drop(work);
+            if window.is_empty() {
+                return Err(ConnectionError::ReplyChanged(self.head.api));
+            }
+            let _owes_progress = receiver.state.holds(Holding::Replies);
+            sent += window.len();
+            send_bytes(&receiver.stream, &receiver.state, &window, sent < whole).await?;
+            tokio::task::coop::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Encodes from `place` on into `window` until it has `most` bytes or all is written.
+    fn fill(&self, window: &mut Vec<u8>, most: usize, place: &mut Place) -> Result<(), EncodeError> {
+        while window.len() < most && place.part < self.items + 2 {
+            let part = match place.part {
+                0 => Part::Head,
+                at if at <= self.items => Part::Item(at - 1),
+                _ => Part::Tail,
+            };
+            let room = most - window.len();
+            let mut sink = Window { out: window, skip: place.skip, room, seen: 0 };
+            (self.encode)(part, &mut sink)?;
+            if sink.seen > place.skip + room {
+                place.skip += room;
+            } else {
+                *place = Place { part: place.part + 1, skip: 0 };
             }
         }
-        send_bytes(&receiver.stream, &receiver.state, &window, false).await?;
-        if sent + window.len() == whole { Ok(()) } else { Err(ConnectionError::ReplyChanged(self.head.api)) }
+        Ok(())
     }
+}
+
+/// How far a reply in parts is: the part to encode next, counted from the head, and its bytes that were sent already.
+struct Place {
+    part: usize,
+    skip: usize,
 }
 
 /// Bytes of a reply that is written while it comes about, under a lease that follows their capacity.
@@ -520,7 +577,7 @@ pub(crate) struct Growing {
 impl Growing {
     /// Begins with the frame's size, which [`Growing::finish`] sets, and the header.
     pub(crate) fn new(head: ReplyHead) -> Self {
-        let mut bytes = Vec::with_capacity(128);
+        let mut bytes = Vec::with_capacity(FREE_REPLY_BYTES / 2);
         head.put(&mut bytes, 0);
         Growing { head, bytes, lease: None, first_error: None }
     }
@@ -534,17 +591,17 @@ impl Growing {
     /// it still holds the old one, so the wait is bounded.
     pub(crate) async fn put(
         &mut self,
-        control: &Budget,
+        replies: &Budget,
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<(), ConnectionError> {
         let needed = self.bytes.len() + count(&encode)?;
         if needed > self.bytes.capacity() {
             let grown = needed.max(2 * self.bytes.capacity());
             let lease = match grown {
-                0..=SMALL_BYTES => None,
+                0..=FREE_REPLY_BYTES => None,
                 bytes => {
                     let holder = Holder::new("reply", self.head.connection);
-                    Some(lease_patiently(control, bytes as u64, holder).await?)
+                    Some(lease_patiently(replies, bytes as u64 + SEND_BYTES, holder).await?)
                 }
             };
             self.bytes.reserve_exact(grown - self.bytes.len());
@@ -563,7 +620,7 @@ impl Growing {
         Reply {
             bytes: self.bytes,
             lease: self.lease,
-            holding: Some(Holding::Control),
+            holding: Some(Holding::Replies),
             first_error: self.first_error,
             ..Reply::default()
         }
@@ -577,6 +634,8 @@ pub(crate) struct Reply {
     parts: Option<Box<Parts>>,
     /// File ranges, each with the position in `bytes` before which it is sent; ascending.
     files: Vec<(usize, FileRange)>,
+    /// Bytes that were sent already.
+    sent: usize,
     lease: Option<Lease>,
     holding: Option<Holding>,
     /// The first error code in it, for the metrics.
@@ -584,23 +643,59 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Counts, leases and encodes a reply.
-    pub(crate) async fn encode(
-        control: &Budget,
+    /// A reply that is smaller than what needs a lease.
+    pub(crate) fn small(
         head: ReplyHead,
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
         let size = head.size_bytes() + count(&encode)?;
-        let lease = Reply::lease(control, head, size).await?;
+        debug_assert!(size <= SMALL_BYTES);
+        Reply::write(head, None, size, &encode)
+    }
+
+    /// Sends what its reader takes without a wait, where it is made of bytes alone. True when that was all.
+    pub(crate) fn try_send(&mut self, receiver: &Receiver) -> std::io::Result<bool> {
+        if self.parts.is_some() || !self.files.is_empty() {
+            return Ok(false);
+        }
+        self.sent = try_send(&receiver.stream, &self.bytes)?;
+        receiver.state.active();
+        Ok(self.sent == self.bytes.len())
+    }
+
+    /// What a reply without a lease must have to wait for its reader; where there is no memory now, the connection ends.
+    pub(crate) fn lease_to_wait(
+        &self,
+        replies: &Budget,
+        connection: u64,
+    ) -> Result<Option<Lease>, BudgetError> {
+        match (&self.lease, &self.parts) {
+            (None, None) => {
+                let bytes = self.bytes.len() as u64 + SEND_BYTES;
+                replies.try_lease(bytes, Holder::new("unread reply", connection)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Counts, leases and encodes a reply.
+    pub(crate) async fn encode(
+        replies: &Budget,
+        head: ReplyHead,
+        encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        let size = head.size_bytes() + count(&encode)?;
+        let lease = Reply::lease(replies, head, size).await?;
         Reply::write(head, lease, size, &encode)
     }
 
     /// Leases what a reply takes beyond what every connection may hold.
-    async fn lease(control: &Budget, head: ReplyHead, size: usize) -> Result<Option<Lease>, BudgetError> {
+    async fn lease(replies: &Budget, head: ReplyHead, size: usize) -> Result<Option<Lease>, BudgetError> {
         if size <= SMALL_BYTES {
             return Ok(None);
         }
-        lease_patiently(control, size as u64, Holder::new("reply", head.connection)).await.map(Some)
+        let holder = Holder::new("reply", head.connection);
+        lease_patiently(replies, size as u64 + SEND_BYTES, holder).await.map(Some)
     }
 
     fn write(
@@ -614,7 +709,7 @@ impl Reply {
         let mut watched = Watched { out: &mut bytes, first_error: None };
         encode(&mut watched)?;
         let first_error = watched.first_error;
-        Ok(Reply { bytes, lease, holding: Some(Holding::Control), first_error, ..Reply::default() })
+        Ok(Reply { bytes, lease, holding: Some(Holding::Replies), first_error, ..Reply::default() })
     }
 
     /// A reply made of parts; `lease` covers `bytes` and the list of files.
@@ -624,19 +719,17 @@ impl Reply {
         lease: Option<Lease>,
         first_error: Option<i16>,
     ) -> Reply {
-        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error, parts: None }
+        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error, ..Reply::default() }
     }
 
-    /// Sends all of it. Not cancel-safe: a cancelled send must end the connection.
-    pub(crate) async fn send(self, receiver: &Receiver) -> Result<(), ConnectionError> {
+    /// Sends all of it; `lease` is one for the wait. Not cancel-safe: a cancelled send must end the connection.
+    pub(crate) async fn send(self, receiver: &Receiver, lease: Option<Lease>) -> Result<(), ConnectionError> {
         if let Some(parts) = &self.parts {
             return parts.send(receiver).await;
         }
-        let _owes_progress = match (&self.lease, self.holding) {
-            (Some(_), Some(holding)) => Some(receiver.state.holds(holding)),
-            _ => None,
-        };
-        let mut sent = 0;
+        let _held_until_the_end = &lease;
+        let _owes_progress = self.holding.map(|holding| receiver.state.holds(holding));
+        let mut sent = self.sent;
         for (before, range) in &self.files {
             send_bytes(&receiver.stream, &receiver.state, &self.bytes[sent..*before], true).await?;
             sent = *before;

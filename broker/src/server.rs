@@ -434,6 +434,7 @@ fn log_manager_config(config: &BrokerConfig, layout: &Layout, descriptors: &Desc
     LogManagerConfig {
         max_open_files: descriptors.files.min(layout.counts.open_files.max(MIN_FILES)) as usize,
         max_segments: layout.counts.segments as usize,
+        max_pending_deletes: layout.counts.partitions as usize,
         max_producer_ids: layout.counts.producer_ids as usize,
         producer_id_expiration_ms: i64::from(config.get(keys::PRODUCER_ID_EXPIRATION_MS)),
         ..LogManagerConfig::default()

@@ -15,17 +15,29 @@ use weir_metadata::properties::TopicConfig;
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::records::BatchHeader;
 use weir_protocol::wire::Uuid;
-use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, StorageError};
+use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, LogConfig, StorageError};
 
 pub(crate) use weir_metadata::controller::is_internal_topic as is_internal;
 
 use crate::broker::Broker;
+use crate::metrics::Traffic;
+use crate::publisher::log_config;
 
 /// What a topic's configuration means for its requests.
 #[derive(Debug)]
 pub(crate) struct TopicSettings {
     /// The resolved configuration.
     pub(crate) config: TopicConfig,
+    /// What it says about the topic's logs, which share it.
+    pub(crate) log_config: Arc<LogConfig>,
+}
+
+impl TopicSettings {
+    /// The settings of a topic with this configuration.
+    pub(crate) fn new(config: TopicConfig) -> Self {
+        let log_config = Arc::new(log_config(&config));
+        TopicSettings { config, log_config }
+    }
 }
 
 /// One topic.
@@ -39,14 +51,16 @@ pub(crate) struct Topic {
     pub(crate) internal: bool,
     /// Replaced as a whole when a config changes.
     pub(crate) settings: ArcSwap<TopicSettings>,
+    /// What went in and out.
+    pub(crate) traffic: Arc<Traffic>,
     partitions: RwLock<Vec<Option<Arc<Partition>>>>,
 }
 
 impl Topic {
     /// A topic without partitions yet.
     pub(crate) fn new(name: Arc<str>, id: Uuid, internal: bool, config: TopicConfig) -> Self {
-        let settings = ArcSwap::from_pointee(TopicSettings { config });
-        Topic { name, id, internal, settings, partitions: RwLock::new(Vec::new()) }
+        let settings = ArcSwap::from_pointee(TopicSettings::new(config));
+        Topic { name, id, internal, settings, traffic: Arc::default(), partitions: RwLock::new(Vec::new()) }
     }
 
     /// The partition with this index, if it is here.
@@ -83,6 +97,11 @@ impl Topic {
         self.partitions.read().len()
     }
 
+    /// Number of partitions whose log could not be opened.
+    fn offline_count(&self) -> usize {
+        self.partitions.read().iter().filter(|partition| partition.is_none()).count()
+    }
+
     /// All partitions that are here.
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
         self.partitions.read().iter().flatten().cloned().collect()
@@ -107,17 +126,20 @@ pub(crate) struct Partition {
     pub(crate) index: i32,
     /// Its log.
     pub(crate) log: Arc<Log>,
+    /// That of its topic.
+    pub(crate) traffic: Arc<Traffic>,
     leader_epoch: AtomicI32,
     watchers: Watchers,
 }
 
 impl Partition {
     /// A partition of `topic` led under `leader_epoch`.
-    pub(crate) fn new(topic: Arc<str>, index: i32, log: Arc<Log>, leader_epoch: i32) -> Self {
+    pub(crate) fn new(topic: &Topic, index: i32, log: Arc<Log>, leader_epoch: i32) -> Self {
         Partition {
-            topic,
+            topic: Arc::clone(&topic.name),
             index,
             log,
+            traffic: Arc::clone(&topic.traffic),
             leader_epoch: AtomicI32::new(leader_epoch),
             watchers: Watchers::default(),
         }
@@ -263,6 +285,11 @@ impl Topics {
     /// Every topic, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
         self.tables.read().by_id.values().cloned().collect()
+    }
+
+    /// Number of partitions of all topics whose log could not be opened.
+    pub(crate) fn offline_count(&self) -> usize {
+        self.tables.read().by_id.values().map(|topic| topic.offline_count()).sum()
     }
 
     /// Number of partitions of all topics, those whose log could not be opened included.

@@ -14,7 +14,7 @@ pub(crate) struct Protocol {
 
 /// What whoever calls a shard may hold for one request that waits. It is part of what a member is charged with, so that
 /// a member that was let in can always wait: there is never more than one request of it that does.
-pub const WAITING_REQUEST_BYTES: usize = 2304;
+pub const WAITING_REQUEST_BYTES: usize = 2560;
 
 /// What a member is charged with besides its strings and byte strings: itself, its entries in the group's maps, two
 /// tokens, a waiting request.

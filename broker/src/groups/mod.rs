@@ -12,7 +12,7 @@ mod log;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
@@ -160,9 +160,30 @@ impl Groups {
         }
         let mut waiting = Waiting { groups: self, broker: &broker, slot, token: Some(token) };
         request.park();
+        let began = Instant::now();
         let reply = receiver.await;
+        request.connection.waited(began);
         waiting.token = None;
         reply.map_err(|_| ErrorCode::NOT_COORDINATOR)
+    }
+
+    /// Requests that wait for members, in all shards.
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.all().iter().map(|slot| slot.state.lock().waiting.len()).sum()
+    }
+
+    /// Partitions of the offsets topic that are served, are being loaded, and could not be loaded.
+    pub(crate) fn partitions_by_state(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for slot in self.all() {
+            match slot.state.lock().load {
+                Load::Done => counts[0] += 1,
+                Load::Wanted | Load::Running => counts[1] += 1,
+                Load::Failed(_) => counts[2] += 1,
+                Load::GivenUp => {}
+            }
+        }
+        counts
     }
 
     /// Looks at one shard under its lock.

@@ -26,17 +26,20 @@ use weir_protocol::records::{
 use weir_protocol::wire::{
     EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i32, put_string, put_uuid,
 };
-use weir_storage::AppendOrigin;
+use weir_storage::{AppendOrigin, StorageError};
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
+use crate::metrics::Traffic;
 use crate::net::frame::Frame;
 use crate::net::registry::Holding;
 use crate::request::{Growing, Reply, ReplyHead};
-use crate::topics::{Partition, Topic};
+use crate::topics::{Partition, Topic, TopicSettings};
 
 /// Produce requests are not throttled: they wait for memory instead.
 const THROTTLE_TIME_MS: i32 = 0;
+/// Memory of receiving a batch beside its bytes: the future and what it checks with, on the heap meanwhile.
+const RECEIVING_BYTES: u64 = 3072;
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -52,12 +55,12 @@ pub(crate) async fn stream(
     let _client_id = frame.string("client id", false).await?;
     let flexible = ApiKey::Produce.is_flexible(version);
     frame.skip_tags(flexible).await?;
-    let transactional_id = frame.string("transactional id", flexible).await?;
+    let transactional = frame.string("transactional id", flexible).await?.is_some();
     let acks = frame.i16("acks").await?;
     let _timeout_ms = frame.i32("timeout").await?;
 
     let head = ReplyHead { api: ApiKey::Produce, version, correlation_id, connection: connection.id };
-    let mut answers = Answers { control: &broker.budgets.control, version, bytes: None, first_error: None };
+    let mut answers = Answers { replies: &broker.budgets.replies, version, bytes: None, first_error: None };
     let mut owes_progress = None;
     let topic_count = frame.array_length("number of topics", flexible).await?;
     if acks != 0 {
@@ -78,11 +81,11 @@ pub(crate) async fn stream(
         answers.put(|w| put_array_len(w, flexible, Some(partition_count))).await?;
         for _ in 0..partition_count {
             if answers.is_leased() && owes_progress.is_none() {
-                owes_progress = Some(connection.holds(Holding::Control));
+                owes_progress = Some(connection.holds(Holding::Replies));
             }
             let index = frame.i32("partition index").await?;
             let length = frame.bytes_length("records", flexible).await?;
-            let target = Target { topic: &topic, index, acks, transactional: transactional_id.is_some() };
+            let target = Target { topic: &topic, index, acks, transactional };
             let answer = match length {
                 None => Answer::error(ErrorCode::INVALID_RECORD, "the partition's records are null"),
                 Some(length) => one_batch(broker, &mut frame, &target, length).await?,
@@ -115,6 +118,12 @@ struct Target<'a> {
     transactional: bool,
 }
 
+impl Target<'_> {
+    fn traffic(&self) -> Option<&Traffic> {
+        self.topic.as_ref().ok().map(|topic| &*topic.traffic)
+    }
+}
+
 /// Reads the `length` bytes of one partition and appends them; what is wrong with them goes into the answer.
 async fn one_batch(
     broker: &Arc<Broker>,
@@ -127,82 +136,60 @@ async fn one_batch(
         Ok(admitted) => admitted,
         Err(answer) => {
             frame.skip(length).await?;
-            broker.metrics.failed_produce();
+            broker.metrics.failed_produce(target.traffic(), length);
             return Ok(answer);
         }
     };
-    let settings = topic.settings.load();
-    let now_ms = broker.now_ms();
-    let limits = InflateLimits {
-        max_inflated_bytes: settings.config.max_decompressed_message_bytes.max(0) as u64,
-        ..broker.inflate_limits
-    };
-    let options = ValidateOptions {
-        origin: Origin::Client,
-        key_required: settings.config.compact,
-        timestamp_type: match settings.config.message_timestamp_type {
-            TimestampType::CreateTime => RecordTimestampType::CreateTime,
-            TimestampType::LogAppendTime => RecordTimestampType::LogAppendTime,
-        },
-        now_ms,
-        timestamp_before_max_ms: settings.config.message_timestamp_before_max_ms,
-        timestamp_after_max_ms: settings.config.message_timestamp_after_max_ms,
-        limits,
-    };
-    let mut validator = match BatchValidator::new(&header, &options) {
-        Ok(validator) => validator,
-        Err(error) => {
-            frame.skip(length).await?;
-            broker.metrics.failed_produce();
-            return Ok(Answer::refused(&error));
-        }
-    };
-    let codec = header.compression().unwrap_or(Codec::None);
-    let recode = recoding(settings.config.compression_type, codec);
-    let holder = Holder::new("produce batch", frame.receiver().state.id);
-    let max_message_bytes = settings.config.max_message_bytes.max(0) as usize;
-    let work =
-        Work { broker, partition: &partition, options: &options, codec, recode, max_message_bytes, holder };
-
-    let in_place = codec == Codec::None && recode.is_none();
-    if in_place && let Some(bytes) = frame.arrived(length) {
-        let body = &bytes[HEADER_SIZE_BYTES..];
-        validator.update(body);
-        let answer = work.finish(validator, header, &[IoSlice::new(body)], None);
+    let work = Work::new(broker, &topic, partition, header);
+    let arrived = work.is_in_place().then(|| frame.arrived(length)).flatten();
+    if let Some(bytes) = arrived {
+        let answer = work.append_arrived(&bytes[HEADER_SIZE_BYTES..]);
         frame.take_arrived(length);
         return Ok(answer);
     }
+    let prefix_bytes = work.prefix_bytes().min(length);
+    let shown = frame.peek("records", prefix_bytes).await?;
+    let needs = work.needs(shown.get(HEADER_SIZE_BYTES..).unwrap_or_default());
+    let refused = match needs {
+        Ok(needs) => match lease(broker, frame, needs).await {
+            // From here on what it takes lies under the lease.
+            Ok(lease) => return Box::pin(receive_batch(frame, work, needs, lease)).await,
+            Err(error) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
+        },
+        Err(error) => Answer::refused(&error),
+    };
+    frame.skip(length).await?;
+    broker.metrics.failed_produce(target.traffic(), length);
+    Ok(refused)
+}
 
-    let body_bytes = length - HEADER_SIZE_BYTES;
-    let inflate_bytes = match codec {
-        Codec::None => 0,
-        // Snappy's need follows from all of its block headers, the others' from the first bytes.
-        Codec::Snappy => max_working_memory_bytes(codec, body_bytes, &limits),
-        _ => {
-            let shown = frame.peek("records", length.min(HEADER_SIZE_BYTES + CODEC_PREFIX_BYTES)).await?;
-            let prefix = [IoSlice::new(shown.get(HEADER_SIZE_BYTES..).unwrap_or_default())];
-            working_memory_bytes(&header, &prefix, &limits)
-                .unwrap_or_else(|_| max_working_memory_bytes(codec, body_bytes, &limits))
-        }
-    };
-    let recode_capacity = recode.map_or(0, |_| max_message_bytes);
-    let recode_bytes =
-        recode.map_or(0, |to| compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(recode_capacity));
-    let chain_bytes = ChunkChain::lease_bytes(body_bytes);
-    let leased =
-        broker.budgets.receive.lease(chain_bytes + inflate_bytes as u64 + recode_bytes, holder).await;
-    let mut lease = match leased {
-        Ok(lease) => lease,
-        Err(error) => {
-            frame.skip(length).await?;
-            broker.metrics.failed_produce();
-            return Ok(Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error));
-        }
-    };
-    let work_lease = lease.split(inflate_bytes as u64 + recode_bytes);
+/// Waits for the memory of a batch. No batch is held meanwhile.
+async fn lease(broker: &Broker, frame: &mut Frame<'_>, needs: Needs) -> Result<Lease, BudgetError> {
+    let state = &frame.receiver().state;
+    let _not_the_peers_fault = state.waits_for_memory();
+    broker.budgets.receive.lease(needs.bytes(), Holder::new("produce batch", state.id)).await
+}
+
+/// Receives a batch for which there is memory, and appends it.
+async fn receive_batch(
+    frame: &mut Frame<'_>,
+    work: Work<'_>,
+    needs: Needs,
+    mut lease: Lease,
+) -> Result<Answer, ConnectionError> {
+    let work_lease = lease.split(lease.bytes() - needs.chain_bytes);
     let _owes_progress = frame.receiver().state.holds(Holding::Receive);
     frame.skip(HEADER_SIZE_BYTES).await?;
-    let mut chain = ChunkChain::new(&broker.pool, lease, body_bytes);
+    let mut chain = ChunkChain::new(&work.broker.pool, lease, work.body_bytes());
+    let options = work.options();
+    let mut validator = match BatchValidator::new(&work.header, &options) {
+        Ok(validator) => validator,
+        Err(error) => {
+            work.note_refused(&error);
+            frame.skip(work.body_bytes()).await?;
+            return Ok(Answer::refused(&error));
+        }
+    };
     let mut checked = 0;
     frame
         .read_chain(&mut chain, |chain| {
@@ -212,7 +199,22 @@ async fn one_batch(
             checked = chain.len();
         })
         .await?;
-    Ok(work.finish(validator, header, &chain.slices(0), Some((work_lease, recode_capacity))))
+    Ok(work.finish(validator, &options, &chain.slices(0), Some((work_lease, needs.recode_capacity))))
+}
+
+/// Memory of a batch that is received.
+#[derive(Clone, Copy)]
+struct Needs {
+    chain_bytes: u64,
+    inflate_bytes: u64,
+    recode_bytes: u64,
+    recode_capacity: usize,
+}
+
+impl Needs {
+    fn bytes(&self) -> u64 {
+        self.chain_bytes + self.inflate_bytes + self.recode_bytes + RECEIVING_BYTES
+    }
 }
 
 /// What can be decided before the body is read.
@@ -283,23 +285,121 @@ fn recoding(wanted: CompressionType, codec: Codec) -> Option<Compression> {
     (to != codec).then_some(Compression { codec: to, level })
 }
 
+/// A batch that was admitted.
 struct Work<'a> {
-    broker: &'a Broker,
-    partition: &'a Partition,
-    options: &'a ValidateOptions,
-    /// The codec that the batch came in.
-    codec: Codec,
-    recode: Option<Compression>,
-    max_message_bytes: usize,
-    holder: Holder,
+    broker: &'a Arc<Broker>,
+    partition: Arc<Partition>,
+    settings: Arc<TopicSettings>,
+    header: BatchHeader,
+    now_ms: i64,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(broker: &'a Arc<Broker>, topic: &Topic, partition: Arc<Partition>, header: BatchHeader) -> Self {
+        Work { broker, partition, settings: topic.settings.load_full(), header, now_ms: broker.now_ms() }
+    }
+
+    fn codec(&self) -> Codec {
+        self.header.compression().unwrap_or(Codec::None)
+    }
+
+    fn recode(&self) -> Option<Compression> {
+        recoding(self.settings.config.compression_type, self.codec())
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.header.body_size_bytes()
+    }
+
+    fn limits(&self) -> InflateLimits {
+        InflateLimits {
+            max_inflated_bytes: self.settings.config.max_decompressed_message_bytes.max(0) as u64,
+            ..self.broker.inflate_limits
+        }
+    }
+
+    fn options(&self) -> ValidateOptions {
+        let config = &self.settings.config;
+        ValidateOptions {
+            origin: Origin::Client,
+            key_required: config.compact,
+            timestamp_type: match config.message_timestamp_type {
+                TimestampType::CreateTime => RecordTimestampType::CreateTime,
+                TimestampType::LogAppendTime => RecordTimestampType::LogAppendTime,
+            },
+            now_ms: self.now_ms,
+            timestamp_before_max_ms: config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+            limits: self.limits(),
+        }
+    }
+
+    /// Whether it can be used where it lies.
+    fn is_in_place(&self) -> bool {
+        self.codec() == Codec::None && self.recode().is_none()
+    }
+
+    /// Appends a batch whose body lies in the read window.
+    fn append_arrived(&self, body: &[u8]) -> Answer {
+        let options = self.options();
+        let mut validator = match BatchValidator::new(&self.header, &options) {
+            Ok(validator) => validator,
+            Err(error) => {
+                self.note_refused(&error);
+                return Answer::refused(&error);
+            }
+        };
+        validator.update(body);
+        self.finish(validator, &options, &[IoSlice::new(body)], None)
+    }
+
+    /// Bytes of the batch that [`Work::needs`] must see.
+    fn prefix_bytes(&self) -> usize {
+        match self.codec() {
+            // Snappy's need follows from all of its block headers, the others' from the first bytes.
+            Codec::None | Codec::Snappy => HEADER_SIZE_BYTES,
+            _ => HEADER_SIZE_BYTES + CODEC_PREFIX_BYTES,
+        }
+    }
+
+    /// The memory of receiving it; `prefix` is the beginning of its body. An error where its header already tells that
+    /// it cannot be taken.
+    fn needs(&self, prefix: &[u8]) -> Result<Needs, BatchError> {
+        BatchValidator::new(&self.header, &self.options())?;
+        let (codec, limits, body_bytes) = (self.codec(), self.limits(), self.body_bytes());
+        let inflate_bytes = match codec {
+            Codec::None => 0,
+            Codec::Snappy => max_working_memory_bytes(codec, body_bytes, &limits),
+            _ => working_memory_bytes(&self.header, &[IoSlice::new(prefix)], &limits)
+                .unwrap_or_else(|_| max_working_memory_bytes(codec, body_bytes, &limits)),
+        };
+        let recode = self.recode();
+        let recode_capacity = recode.map_or(0, |_| self.settings.config.max_message_bytes.max(0) as usize);
+        let recode_bytes = recode
+            .map_or(0, |to| compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(recode_capacity));
+        Ok(Needs {
+            chain_bytes: ChunkChain::lease_bytes(body_bytes),
+            inflate_bytes: inflate_bytes as u64,
+            recode_bytes,
+            recode_capacity,
+        })
+    }
+
+    fn note_refused(&self, error: &BatchError) {
+        let metrics = &self.broker.metrics;
+        metrics.failed_produce(Some(&self.partition.traffic), self.header.size_bytes());
+        match error.kind() {
+            BatchErrorKind::Corrupt => metrics.invalid_crc.inc(),
+            BatchErrorKind::UnsupportedMagic => metrics.invalid_magic.inc(),
+            _ => {}
+        }
+    }
+
     /// Ends the validation and appends. `work_lease` covers inflating and recoding, and the capacity of the latter.
     fn finish(
         &self,
         validator: BatchValidator,
-        header: BatchHeader,
+        options: &ValidateOptions,
         body: &[IoSlice<'_>],
         work_lease: Option<(Lease, usize)>,
     ) -> Answer {
@@ -307,25 +407,26 @@ impl Work<'_> {
         let summary = match validator.finish(body, &mut scratch) {
             Ok(summary) => summary,
             Err(error) => {
-                self.broker.metrics.failed_produce();
+                self.note_refused(&error);
                 return Answer::refused(&error);
             }
         };
-        match (self.recode, work_lease) {
+        match (self.recode(), work_lease) {
             (Some(to), Some((lease, capacity))) => {
-                self.append_recoded(header, body, &summary, to, lease, capacity)
+                self.append_recoded(options, body, &summary, to, lease, capacity)
             }
             (None, Some((lease, _))) if summary.offset_deltas_differ => {
-                self.append_renumbered(header, body, &summary, lease)
+                self.append_renumbered(options, body, &summary, lease)
             }
-            _ => self.append(self.stamped(header, &summary), body, &summary, true),
+            _ => self.append(self.stamped(options, &summary), body, &summary, true),
         }
     }
 
     /// Sets what the broker decides inside the CRC: the append time, or a maximum timestamp that the client got wrong.
-    fn stamped(&self, mut header: BatchHeader, summary: &BatchSummary) -> (BatchHeader, bool) {
-        if self.options.timestamp_type == RecordTimestampType::LogAppendTime {
-            header.stamp_log_append_time(self.options.now_ms);
+    fn stamped(&self, options: &ValidateOptions, summary: &BatchSummary) -> (BatchHeader, bool) {
+        let mut header = self.header;
+        if options.timestamp_type == RecordTimestampType::LogAppendTime {
+            header.stamp_log_append_time(options.now_ms);
             (header, true)
         } else if summary.max_timestamp_differs {
             header.correct_max_timestamp(summary.max_timestamp);
@@ -345,7 +446,7 @@ impl Work<'_> {
         if changed && crc_follows_body {
             header.crc = crc_of(&header, body);
         }
-        let now_ms = self.options.now_ms;
+        let now_ms = self.now_ms;
         let appended =
             self.partition.append(&header, body, AppendOrigin::Client, now_ms).and_then(|appended| {
                 if appended.needs_flush {
@@ -356,7 +457,8 @@ impl Work<'_> {
             });
         match appended {
             Ok(appended) => {
-                self.broker.metrics.produced(summary.record_count, header.size_bytes());
+                let traffic = &self.partition.traffic;
+                self.broker.metrics.produced(traffic, summary.record_count, header.size_bytes());
                 Answer {
                     base_offset: appended.first_offset,
                     log_append_time_ms: appended.log_append_time_ms,
@@ -365,9 +467,13 @@ impl Work<'_> {
                 }
             }
             Err(error) => {
-                self.broker.metrics.failed_produce();
+                let metrics = &self.broker.metrics;
+                metrics.failed_produce(Some(&self.partition.traffic), header.size_bytes());
+                if matches!(error, StorageError::OutOfOrderSequence { .. }) {
+                    metrics.invalid_sequence.inc();
+                }
                 let code = crate::errors::storage_code(&error);
-                self.broker.note_append_failure(self.partition, &error);
+                self.broker.note_append_failure(&self.partition, &error);
                 Answer::error(code, error)
             }
         }
@@ -377,15 +483,17 @@ impl Work<'_> {
     /// too late to be waited for: the batch is held already.
     fn append_renumbered(
         &self,
-        header: BatchHeader,
+        options: &ValidateOptions,
         body: &[IoSlice<'_>],
         summary: &BatchSummary,
         inflate_lease: Lease,
     ) -> Answer {
-        let to = Compression::from(self.codec);
-        let bytes = compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(self.max_message_bytes);
-        let answer = match self.broker.budgets.receive.try_lease(bytes, self.holder) {
-            Ok(lease) => self.append_recoded(header, body, summary, to, lease, self.max_message_bytes),
+        let to = Compression::from(self.codec());
+        let capacity = self.settings.config.max_message_bytes.max(0) as usize;
+        let bytes = compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(capacity);
+        let holder = Holder::new("renumbered batch", 0);
+        let answer = match self.broker.budgets.receive.try_lease(bytes, holder) {
+            Ok(lease) => self.append_recoded(options, body, summary, to, lease, capacity),
             Err(error @ BudgetError::NeverFits { .. }) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
             Err(error) => Answer::error(ErrorCode::REQUEST_TIMED_OUT, error),
         };
@@ -395,7 +503,7 @@ impl Work<'_> {
 
     fn append_recoded(
         &self,
-        header: BatchHeader,
+        options: &ValidateOptions,
         body: &[IoSlice<'_>],
         summary: &BatchSummary,
         to: Compression,
@@ -404,19 +512,18 @@ impl Work<'_> {
     ) -> Answer {
         let out_lease = lease.split(ChunkChain::lease_bytes(capacity));
         let mut out = ChunkChain::new(&self.broker.pool, out_lease, capacity);
-        let (header, _) = self.stamped(header, summary);
+        let (header, _) = self.stamped(options, summary);
         let mut scratch = Scratch::new(0);
         let write = if summary.offset_deltas_differ { recompress_renumbered } else { recompress };
-        let recoded = write(&header, body, to, &self.options.limits, &mut scratch, &mut |bytes| match out
-            .extend(bytes)
-        {
-            taken if taken == bytes.len() => Ok(()),
-            _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
-        });
+        let recoded =
+            write(&header, body, to, &options.limits, &mut scratch, &mut |bytes| match out.extend(bytes) {
+                taken if taken == bytes.len() => Ok(()),
+                _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
+            });
         match recoded {
             Ok(header) => self.append((header, false), &out.slices(0), summary, false),
             Err(error) => {
-                self.broker.metrics.failed_produce();
+                self.note_refused(&error);
                 Answer::refused(&error)
             }
         }
@@ -476,7 +583,7 @@ impl Answer {
 
 /// The answers of a request, in its order.
 struct Answers<'a> {
-    control: &'a Budget,
+    replies: &'a Budget,
     version: i16,
     /// `None` where the client wants none.
     bytes: Option<Growing>,
@@ -495,7 +602,7 @@ impl Answers<'_> {
         encode: impl Fn(&mut dyn Sink) -> Result<(), EncodeError>,
     ) -> Result<(), ConnectionError> {
         match &mut self.bytes {
-            Some(bytes) => bytes.put(self.control, encode).await,
+            Some(bytes) => bytes.put(self.replies, encode).await,
             None => Ok(()),
         }
     }

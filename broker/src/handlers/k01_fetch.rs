@@ -24,6 +24,7 @@ use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::errors::storage_code;
 use crate::fetch_sessions::{Cached, Context, SessionError, SessionRequest, TopicKey, Wanted};
+use crate::metrics::{Metrics, Traffic};
 use crate::plan::WAITING_BYTES;
 use crate::request::{Reply, ReplyHead, Request, lease_patiently};
 use crate::topics::{Partition, Watch};
@@ -34,8 +35,9 @@ const NO_PREFERRED_REPLICA: i32 = -1;
 const HEAD_BYTES: usize = 80;
 /// Memory of one partition in a reply: its place in the plan, its encoded head and its file range.
 const ANSWER_BYTES: usize = size_of::<Answer>() + HEAD_BYTES + size_of::<(usize, FileRange)>();
-/// Memory of a reply beside its partitions: its fields, and a name that the moving start makes it repeat.
-const REPLY_BYTES: usize = 512;
+/// Memory of a reply beside its partitions: its fields, a name that the moving start makes it repeat, and the future
+/// that sends it.
+const REPLY_BYTES: usize = 1280;
 /// Memory of an aborted transaction in a reply: as it was read, and encoded.
 const ABORTED_BYTES: usize = 64;
 /// Most partitions in one reply of an incremental session; the others follow in the next ones.
@@ -87,7 +89,10 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                 match (&waiting, &context) {
                     (Some(_), _) => {
                         request.park();
-                        broker.budgets.fetch.lease(needs.plan_bytes, holder).await?
+                        let began = Instant::now();
+                        let lease = broker.budgets.fetch.lease(needs.plan_bytes, holder).await?;
+                        request.connection.waited(began);
+                        lease
                     }
                     (None, Context::Incremental(_)) => return nothing_new(&request, &context, &terms).await,
                     // All partitions must be named. What it wants lies under the request's lease meanwhile.
@@ -103,7 +108,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             waiting = may_wait(&request, needs);
         }
         if is_due || waiting.is_none() {
-            broker.metrics.fetched(plan.record_bytes);
+            plan.count(&broker.metrics);
             let throttle = if is_due { Duration::ZERO } else { terms.throttle() };
             return Ok(Some(plan.into_reply(&context, &terms, throttle, head, lease)?));
         }
@@ -113,8 +118,14 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             None => watch = Some(watch_all(&broker, &context)),
             Some(watch) => {
                 let rest = terms.deadline.saturating_duration_since(Instant::now());
+                let began = Instant::now();
                 // A time-out ends the wait like a change does: the plan is made once more.
-                let _changed = tokio::time::timeout(rest, watch.changed()).await;
+                let waiting = broker.metrics.waiting_fetch();
+                if tokio::time::timeout(rest, watch.changed()).await.is_err() {
+                    broker.metrics.expired_fetches.inc();
+                }
+                drop(waiting);
+                request.connection.waited(began);
             }
         }
     }
@@ -269,6 +280,8 @@ struct Answer {
     last_stable_offset: i64,
     log_start_offset: i64,
     records: Option<FileRange>,
+    /// That of the topic, if there is one.
+    traffic: Option<Arc<Traffic>>,
     /// What was aborted among the records; rarely anything.
     aborted: Option<Box<Aborted>>,
 }
@@ -298,6 +311,7 @@ impl Answer {
             last_stable_offset: -1,
             log_start_offset: -1,
             records: None,
+            traffic: None,
             aborted: None,
         }
     }
@@ -312,6 +326,7 @@ impl Answer {
             high_watermark: partition.log.high_watermark().get(),
             last_stable_offset: partition.log.last_stable_offset().get(),
             log_start_offset: partition.log.log_start_offset().get(),
+            traffic: Some(Arc::clone(&partition.traffic)),
             ..Answer::error(wanted, ErrorCode::NONE)
         }
     }
@@ -397,6 +412,7 @@ impl Plan {
                     log_start_offset: read.log_start_offset.get(),
                     records: read.range.filter(|range| range.length > 0),
                     aborted,
+                    traffic: Some(Arc::clone(&partition.traffic)),
                     ..Answer::error(wanted, ErrorCode::NONE)
                 }
             }
@@ -404,6 +420,14 @@ impl Plan {
                 broker.note_read_failure(&partition, &error);
                 Answer { error_code: storage_code(&error), ..Answer::of(wanted, &partition) }
             }
+        }
+    }
+
+    /// Counts what is going to be sent.
+    fn count(&self, metrics: &Metrics) {
+        for answer in &self.answers {
+            let failed = answer.error_code != ErrorCode::NONE;
+            metrics.fetched(answer.traffic.as_deref(), answer.record_bytes(), failed);
         }
     }
 
@@ -450,7 +474,9 @@ impl Plan {
         self.encode(&mut bytes, &mut files, terms, context.session_id())?;
         let frame_bytes = (bytes.len() - 4 + record_bytes) as i32;
         bytes[..4].copy_from_slice(&frame_bytes.to_be_bytes());
-        lease.shrink_to((bytes.capacity() + files.capacity() * size_of::<(usize, FileRange)>()) as u64);
+        lease.shrink_to(
+            (REPLY_BYTES + bytes.capacity() + files.capacity() * size_of::<(usize, FileRange)>()) as u64,
+        );
         Ok(Reply::with_files(bytes, files, Some(lease), first_error))
     }
 

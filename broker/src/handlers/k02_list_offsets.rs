@@ -6,7 +6,6 @@
 //! runs again, so nothing is held while it waits. A batch that can never fit, from a log that another server wrote, is
 //! answered by its header: with its first offset, from which a consumer misses nothing.
 
-use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -58,23 +57,17 @@ impl Found {
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(ListOffsetsRequest::decode)?;
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
-    let entry = size_of::<ListOffsetsPartitionResponse>() + size_of::<(&str, i32)>() * 2;
-    request.lease_more(partitions.saturating_mul(entry)).await?;
-    let mut seen = HashSet::with_capacity(partitions);
-    let repeated: HashSet<(&str, i32)> = asked
-        .topics
-        .iter()
-        .flat_map(|topic| {
-            topic.partitions.iter().map(|partition| (topic.name.as_str(), partition.partition_index))
-        })
-        .filter(|name| !seen.insert(*name))
-        .collect();
-    drop(seen);
+    let entry = size_of::<ListOffsetsPartitionResponse>() + 2 * size_of::<(&str, i32)>();
+    let topic = size_of::<ListOffsetsTopicResponse>();
+    let names: usize = asked.topics.iter().map(|it| topic + it.name.len()).sum();
+    request.lease_more(partitions.saturating_mul(entry) + names).await?;
+    let repeated = repeated(&asked);
     let mut topics = Vec::with_capacity(asked.topics.len());
     for topic in &asked.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
-            let found = if repeated.contains(&(topic.name.as_str(), partition.partition_index)) {
+            let name = (topic.name.as_str(), partition.partition_index);
+            let found = if repeated.binary_search(&name).is_ok() {
                 Err(ErrorCode::INVALID_REQUEST)
             } else {
                 answer(&request, &asked, &topic.name, partition).await
@@ -100,6 +93,17 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     }
     let response = ListOffsetsResponse { topics, ..ListOffsetsResponse::default() };
     Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
+}
+
+/// The partitions that are named more than once, in order.
+fn repeated(asked: &ListOffsetsRequest) -> Vec<(&str, i32)> {
+    let all = asked.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|partition| (topic.name.as_str(), partition.partition_index))
+    });
+    let mut names = Vec::with_capacity(asked.topics.iter().map(|topic| topic.partitions.len()).sum());
+    names.extend(all);
+    names.sort_unstable();
+    names.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect()
 }
 
 /// The first version that knows a special timestamp.

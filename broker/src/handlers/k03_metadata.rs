@@ -14,8 +14,8 @@ use weir_protocol::messages::k03_metadata::{
 };
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
-    EncodeError, Sink, put_array_len, put_bool, put_empty_tags, put_i16, put_i32, put_nullable_string,
-    put_string, put_uuid,
+    EncodeError, Sink, put_array_len, put_bool, put_empty_tags, put_i32, put_nullable_string, put_string,
+    put_uuid,
 };
 
 use crate::broker::Broker;
@@ -162,7 +162,7 @@ impl Body {
             put_i32(w, if asked { CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED });
         }
         if self.version >= 13 {
-            put_i16(w, ErrorCode::NONE.0);
+            w.put_error(ErrorCode::NONE.0);
         }
         if self.is_flexible() {
             put_empty_tags(w);

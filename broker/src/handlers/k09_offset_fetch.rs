@@ -11,7 +11,7 @@ use weir_metadata::image::MetadataImage;
 use weir_protocol::messages::k09_offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
-    EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i16, put_i32, put_i64, put_string, put_uuid,
+    EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i32, put_i64, put_string, put_uuid,
 };
 
 use crate::broker::Broker;
@@ -76,14 +76,14 @@ impl Body<'_> {
             });
             let code = self.group(w, &asked.group_id, topics)?;
             if version >= FIRST_WITH_GROUP_ERROR {
-                put_i16(w, code.0);
+                w.put_error(code.0);
             }
         } else {
             put_array_len(w, flexible, Some(asked.groups.len()))?;
             for group in &asked.groups {
                 put_string(w, flexible, &group.group_id)?;
                 let code = self.group(w, &group.group_id, self.asked_topics(group))?;
-                put_i16(w, code.0);
+                w.put_error(code.0);
                 put_empty_tags(w);
             }
         }
@@ -156,7 +156,7 @@ impl Body<'_> {
             put_i32(w, offset.map_or(-1, |offset| offset.leader_epoch));
         }
         put_string(w, self.is_flexible(), offset.map_or("", |offset| &offset.metadata))?;
-        put_i16(w, code.0);
+        w.put_error(code.0);
         if self.is_flexible() {
             put_empty_tags(w);
         }

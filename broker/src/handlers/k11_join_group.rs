@@ -10,8 +10,8 @@ use weir_coordinator::{Command, JoinGroup, JoinGroupReply, JoinedMember, Reply a
 use weir_protocol::messages::k11_join_group::{JoinGroupRequest, JoinGroupResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
-    EncodeError, Sink, put_array_len, put_bool, put_bytes, put_empty_tags, put_i16, put_i32,
-    put_nullable_string, put_string,
+    EncodeError, Sink, put_array_len, put_bool, put_bytes, put_empty_tags, put_i32, put_nullable_string,
+    put_string,
 };
 
 use crate::connection::ConnectionError;
@@ -46,7 +46,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     };
     let generation = reply.generation_id;
     reply.members = Vec::new();
-    let lease = request.lease_work(needed + needed / 8).await?;
+    let lease = request.lease_reply(needed + needed / 8).await?;
     let members = group_id
         .and_then(|id| broker.groups.look(&slot, |shard| shard.members_of_generation(&id, generation)));
     if let Some(members) = members {
@@ -114,7 +114,7 @@ fn encode(w: &mut dyn Sink, version: i16, reply: &JoinGroupReply) -> Result<(), 
     if version >= 2 {
         put_i32(w, 0);
     }
-    put_i16(w, group_result(reply.error.as_ref()).0);
+    w.put_error(group_result(reply.error.as_ref()).0);
     put_i32(w, reply.generation_id);
     let protocol_name = reply.protocol_name.as_deref();
     if version >= 7 {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use weir_coordinator::{Command, Reply as GroupReply, SyncGroup, SyncGroupReply};
 use weir_protocol::messages::k14_sync_group::{SyncGroupRequest, SyncGroupResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
-use weir_protocol::wire::{
-    EncodeError, Sink, put_bytes, put_empty_tags, put_i16, put_i32, put_nullable_string,
-};
+use weir_protocol::wire::{EncodeError, Sink, put_bytes, put_empty_tags, put_i32, put_nullable_string};
 
 use crate::connection::ConnectionError;
 use crate::errors::group_result;
@@ -56,7 +54,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         Tried::Needs(bytes) => bytes,
     };
     reply.assignment = Arc::from([]);
-    let lease = request.lease_work(needed).await?;
+    let lease = request.lease_reply(needed).await?;
     let assignment = names.and_then(|(group_id, member_id)| {
         broker.groups.look(&slot, |shard| shard.assignment_of(&group_id, generation, &member_id))
     });
@@ -84,7 +82,7 @@ fn encode(w: &mut dyn Sink, version: i16, reply: &SyncGroupReply) -> Result<(), 
     if version >= 1 {
         put_i32(w, 0);
     }
-    put_i16(w, group_result(reply.error.as_ref()).0);
+    w.put_error(group_result(reply.error.as_ref()).0);
     if version >= FIRST_WITH_PROTOCOL {
         put_nullable_string(w, flexible, reply.protocol_type.as_deref())?;
         put_nullable_string(w, flexible, reply.protocol_name.as_deref())?;

@@ -10,8 +10,7 @@ use weir_protocol::messages::k15_describe_groups::{
 };
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
-    EncodeError, Sink, put_array_len, put_bytes, put_empty_tags, put_i16, put_i32, put_nullable_string,
-    put_string,
+    EncodeError, Sink, put_array_len, put_bytes, put_empty_tags, put_i32, put_nullable_string, put_string,
 };
 
 use crate::connection::ConnectionError;
@@ -70,7 +69,7 @@ fn encode_group(
     asks_operations: bool,
 ) -> Result<(), EncodeError> {
     let flexible = ApiKey::DescribeGroups.is_flexible(version);
-    put_i16(w, group_result(group.error.as_ref()).0);
+    w.put_error(group_result(group.error.as_ref()).0);
     if version >= FIRST_WITH_MESSAGE {
         let text = group.error.as_ref().map(|error| match error {
             GroupError::GroupIdNotFound { group_id } => format!("Group {group_id} not found."),

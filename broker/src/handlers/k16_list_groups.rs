@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_coordinator::{GroupError, ListedGroup};
 use weir_protocol::messages::k16_list_groups::ListGroupsRequest;
 use weir_protocol::messages::{ApiKey, ErrorCode};
-use weir_protocol::wire::{EncodeError, Sink, put_array_len, put_empty_tags, put_i16, put_i32, put_string};
+use weir_protocol::wire::{EncodeError, Sink, put_array_len, put_empty_tags, put_i32, put_string};
 
 use crate::connection::ConnectionError;
 use crate::errors::group_code;
@@ -44,7 +44,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         if version >= 1 {
             put_i32(w, 0);
         }
-        put_i16(w, code.0);
+        w.put_error(code.0);
         put_array_len(w, flexible, Some(count))
     };
     Ok(Some(request.reply_of_state(body, front).await?))

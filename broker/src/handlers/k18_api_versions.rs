@@ -1,7 +1,5 @@
 //! ApiVersions: what is served, and the features that are finalized.
 
-use std::sync::Arc;
-
 use weir_metadata::controller::SUPPORTED_FEATURES;
 use weir_metadata::metadata_version;
 use weir_protocol::messages::k18_api_versions::{
@@ -28,19 +26,15 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
 }
 
 /// Answers a request of a version that is not served, in version 0, as KIP-511 asks.
-pub(crate) async fn unsupported_version(
-    broker: &Arc<Broker>,
-    connection: u64,
-    correlation_id: i32,
-) -> Result<Reply, ConnectionError> {
+pub(crate) fn unsupported_version(correlation_id: i32) -> Result<Reply, ConnectionError> {
     let range = SERVED.iter().find(|(api, _)| *api == ApiKey::ApiVersions);
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UNSUPPORTED_VERSION,
         api_keys: range.map(|(api, range)| api_version(*api, range.min, range.max)).into_iter().collect(),
         ..ApiVersionsResponse::default()
     };
-    let head = ReplyHead { api: ApiKey::ApiVersions, version: 0, correlation_id, connection };
-    Reply::encode(&broker.budgets.control, head, |w| response.encode(w, 0)).await
+    let head = ReplyHead { api: ApiKey::ApiVersions, version: 0, correlation_id, connection: 0 };
+    Reply::small(head, |w| response.encode(w, 0))
 }
 
 fn served(broker: &Broker) -> ApiVersionsResponse {

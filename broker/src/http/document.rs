@@ -6,8 +6,8 @@ use std::io;
 use hyper::body::Bytes;
 use weir_budget::{Budget, BudgetError, Holder, Lease};
 
-/// Most bytes of one document. The caps of `metrics_page` keep the largest below it.
-pub(crate) const MAX_BYTES: usize = 368 * 1024;
+/// Most bytes of one document: what `/memory` and `/health` name is limited far below it.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// A text that is being rendered.
 #[derive(Debug)]

@@ -41,7 +41,7 @@ pub(super) fn render(broker: &Broker, document: &mut Document) -> std::fmt::Resu
         .map(|term| json!({ "name": term.name, "bytes": term.bytes, "reason": term.reason, "property": term.property }))
         .collect();
     let limits: Map<String, Value> =
-        metrics.limits_reached().map(|(name, count)| (name.to_string(), count.into())).collect();
+        broker.limits_reached().map(|(name, count)| (name.to_string(), count.into())).collect();
     let memory = json!({
         "limit": broker.layout.plan.limit,
         "uptime": broker.started.elapsed().as_secs_f64(),
@@ -70,9 +70,9 @@ pub(super) fn render(broker: &Broker, document: &mut Document) -> std::fmt::Resu
         },
         "traffic": {
             "requests": metrics.requests.get(),
-            "bytes_in": metrics.bytes_in.get(),
-            "bytes_out": metrics.bytes_out.get(),
-            "messages_in": metrics.messages_in.get(),
+            "bytes_in": metrics.traffic.bytes_in.get(),
+            "bytes_out": metrics.traffic.bytes_out.get(),
+            "messages_in": metrics.traffic.messages_in.get(),
         },
         "limits_reached": limits,
     });

@@ -2,7 +2,8 @@
 //!
 //! Method: at most [`MAX_CONNECTIONS`] connections, each for one request with a small head, cut off after
 //! [`CONNECTION_DEADLINE`]. A document is rendered into a buffer of fixed size under a lease of the `http` budget and
-//! keeps a lease of its own size until its last byte is sent or its reader is cut off.
+//! keeps a lease of its own size until its last byte is sent or its reader is cut off; `/metrics`, which grows with the
+//! partitions, is written piece by piece while it is sent.
 //!
 //! Invariant: whatever clients of this side do, it takes no more than the base term of the plan has for it.
 
@@ -10,27 +11,32 @@ mod document;
 mod health;
 mod memory_page;
 mod metrics_page;
+mod own_metrics;
 pub(crate) mod process;
+mod text;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use weir_budget::Holder;
 
 use crate::broker::Broker;
 use crate::net::listener::{SocketOptions, bind};
 use crate::server::ServerError;
 use document::Document;
+use text::{PAGE_BYTES, Page};
 
 /// Connections served at once; further ones wait in the kernel.
 const MAX_CONNECTIONS: usize = 8;
@@ -106,7 +112,40 @@ async fn serve_connection(
     }
 }
 
-async fn answer(broker: &Arc<Broker>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+/// What is sent: bytes that are there, or pieces as they come.
+enum Content {
+    Whole(Bytes),
+    Pieces(mpsc::Receiver<Bytes>),
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Pieces(pieces) => pieces.poll_recv(context).map(|piece| Some(Ok(Frame::data(piece?)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Content::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Pieces(_) => SizeHint::default(),
+        }
+    }
+}
+
+async fn answer(broker: &Arc<Broker>, request: &Request<Incoming>) -> Response<Content> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -114,12 +153,7 @@ async fn answer(broker: &Arc<Broker>, request: &Request<Incoming>) -> Response<F
     }
     match request.uri().path() {
         "/" => plain(StatusCode::OK, HTML, PAGE),
-        "/metrics" => {
-            rendered(broker, PROMETHEUS, |document| {
-                metrics_page::render(broker, document).map(|()| StatusCode::OK)
-            })
-            .await
-        }
+        "/metrics" => metrics(broker).await,
         "/memory" => {
             rendered(broker, JSON, |document| memory_page::render(broker, document).map(|()| StatusCode::OK))
                 .await
@@ -133,22 +167,34 @@ async fn answer(broker: &Arc<Broker>, request: &Request<Incoming>) -> Response<F
     }
 }
 
+/// Begins to write the metrics, and sends them as they come.
+async fn metrics(broker: &Arc<Broker>) -> Response<Content> {
+    let lease = broker.budgets.http.lease(PAGE_BYTES, Holder::new("metrics", 0));
+    let Ok(Ok(lease)) = tokio::time::timeout(MEMORY_PATIENCE, lease).await else { return too_many() };
+    let (sender, pieces) = mpsc::channel(1);
+    // Ends with the page, or with its reader: sending fails then.
+    tokio::spawn(metrics_page::render(Arc::clone(broker), Page::new(sender, lease)));
+    response(StatusCode::OK, PROMETHEUS, Content::Pieces(pieces))
+}
+
+fn too_many() -> Response<Content> {
+    let text = "too many documents are on their way\n";
+    let mut refused = plain(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
+    refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    refused
+}
+
 /// Renders a document under a lease of the `http` budget.
 async fn rendered(
     broker: &Broker,
     content_type: &'static str,
     render: impl FnOnce(&mut Document) -> Result<StatusCode, std::fmt::Error>,
-) -> Response<Full<Bytes>> {
+) -> Response<Content> {
     let lease = tokio::time::timeout(MEMORY_PATIENCE, Document::lease(&broker.budgets.http)).await;
-    let Ok(Ok(lease)) = lease else {
-        let mut refused =
-            plain(StatusCode::SERVICE_UNAVAILABLE, TEXT, "too many documents are on their way\n");
-        refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        return refused;
-    };
+    let Ok(Ok(lease)) = lease else { return too_many() };
     let mut document = Document::new(lease);
     match render(&mut document) {
-        Ok(status) => response(status, content_type, document.into_bytes()),
+        Ok(status) => response(status, content_type, Content::Whole(document.into_bytes())),
         Err(_) => {
             tracing::error!(limit = document::MAX_BYTES, "a document of http.listener is too large");
             plain(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "the document is too large\n")
@@ -156,12 +202,12 @@ async fn rendered(
     }
 }
 
-fn plain(status: StatusCode, content_type: &'static str, text: &'static str) -> Response<Full<Bytes>> {
-    response(status, content_type, Bytes::from_static(text.as_bytes()))
+fn plain(status: StatusCode, content_type: &'static str, text: &'static str) -> Response<Content> {
+    response(status, content_type, Content::Whole(Bytes::from_static(text.as_bytes())))
 }
 
-fn response(status: StatusCode, content_type: &'static str, bytes: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(bytes));
+fn response(status: StatusCode, content_type: &'static str, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

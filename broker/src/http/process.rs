@@ -34,6 +34,15 @@ pub(crate) fn open_descriptors() -> Option<u64> {
     std::fs::metadata("/proc/self/fd").ok().map(|metadata| metadata.len()).filter(|count| *count > 0)
 }
 
+/// Bytes that this process had read from and written to storage, `None` where the kernel does not say.
+pub(crate) fn disk_bytes() -> Option<(u64, u64)> {
+    let mut buffer = [0; 512];
+    let length = File::open("/proc/self/io").ok()?.read(&mut buffer).ok()?;
+    let text = std::str::from_utf8(&buffer[..length]).ok()?;
+    let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some((number("read_bytes:")?, number("write_bytes:")?))
+}
+
 /// Processor time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

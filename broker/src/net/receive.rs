@@ -8,7 +8,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::coop;
 use weir_budget::{Budget, CHUNK_BYTES, Chunk, ChunkChain, ChunkPool, Holder, Lease};
@@ -17,6 +19,9 @@ use super::registry::ConnectionState;
 
 /// Size of the small buffer in bytes: frames up to this size never wait for memory.
 pub(crate) const SMALL_BYTES: usize = 1024;
+
+/// How often a peer that has sent something more is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Most bytes asked of the socket in one read: a whole batch of the usual largest size, since every read of a part
 /// sends its own window update.
@@ -174,13 +179,17 @@ impl Receiver {
         (self.start, self.end) = (0, pending);
     }
 
-    /// Returns when the peer has closed; never, once it has sent something more. Reads nothing. Cancel-safe.
+    /// Returns when the peer has closed; a little later where it has sent something more before that. Reads nothing.
+    /// Cancel-safe.
     pub(crate) async fn peer_gone(&self) {
         let mut byte = [0; 1];
         if self.available().is_empty() && !matches!(self.stream.peek(&mut byte).await, Ok(1..)) {
             return;
         }
-        std::future::pending().await
+        // The socket is readable for as long as that lies there: the end behind it is looked for now and then.
+        while self.stream.ready(Interest::READABLE).await.is_ok_and(|ready| !ready.is_read_closed()) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Gives the window back if it holds nothing; called before a request waits for something else than the peer.
@@ -263,7 +272,6 @@ impl Receiver {
 mod tests {
     use std::io::Write;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
 
     use super::*;
     use crate::net::registry::{ConnectionLimits, Registry};

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use weir_budget::Budget;
 
 use crate::broker::Broker;
+use crate::plan::Budgets;
 
 /// Connections for which the tables keep room.
 const KEPT_ENTRIES: usize = 1024;
@@ -32,11 +33,24 @@ pub(crate) struct ConnectionState {
     /// Milliseconds of the last progress while a lease is held, plus one; 0 while none is held.
     holding_since_ms: AtomicU64,
     holding: AtomicU32,
+    /// Microseconds that the request in hand waited for others.
+    waited_us: AtomicU32,
 }
 
 impl ConnectionState {
     fn now_ms(&self) -> u64 {
         self.clock.elapsed().as_millis() as u64
+    }
+
+    /// Notes that the request in hand waited since `began` for others, not for its peer.
+    pub(crate) fn waited(&self, began: Instant) {
+        let us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
+        self.waited_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Microseconds that the request in hand waited; the next one begins with nothing.
+    pub(crate) fn take_waited_us(&self) -> u32 {
+        self.waited_us.swap(0, Ordering::Relaxed)
     }
 
     /// Notes that a request began or ended.
@@ -53,6 +67,12 @@ impl ConnectionState {
         self.holding.store(budget as u32, Ordering::Relaxed);
         self.progressed();
         HoldGuard { state: Arc::clone(self), outer }
+    }
+
+    /// While the returned value lives the connection waits for memory, which is no fault of its peer's.
+    pub(crate) fn waits_for_memory(self: &Arc<Self>) -> MemoryWait {
+        let held = self.holding_since_ms.swap(0, Ordering::Relaxed) > 0;
+        MemoryWait { state: held.then(|| Arc::clone(self)) }
     }
 
     /// Notes a window of progress on what the lease is for.
@@ -80,10 +100,28 @@ impl ConnectionState {
 pub(crate) enum Holding {
     /// A batch that is being received.
     Receive = 0,
-    /// A control frame that is being received, or a reply that is being sent.
+    /// A control frame that is being received.
     Control = 1,
     /// The heads of a fetch response.
     Fetch = 2,
+    /// A produce request between its batches.
+    Stream = 3,
+    /// A reply that is being sent, or the answers of a produce request that is being received.
+    Replies = 4,
+}
+
+/// The duty to make progress begins anew when this is dropped, where there was one.
+#[derive(Debug)]
+pub(crate) struct MemoryWait {
+    state: Option<Arc<ConnectionState>>,
+}
+
+impl Drop for MemoryWait {
+    fn drop(&mut self) {
+        if let Some(state) = &self.state {
+            state.progressed();
+        }
+    }
 }
 
 /// Ends the duty to make progress, or goes back to the one that an outer guard stands for.
@@ -241,6 +279,7 @@ impl Registry {
             last_active_ms: AtomicU64::new(self.clock.elapsed().as_millis() as u64),
             holding_since_ms: AtomicU64::new(0),
             holding: AtomicU32::new(0),
+            waited_us: AtomicU32::new(0),
         });
         open.entries.insert(id, Entry { state: Arc::clone(&state), task: None });
         Ok(Registered { registry: Arc::clone(self), state })
@@ -295,7 +334,8 @@ impl Registry {
 
     /// One pass of the reaper over the connections of `broker`. The budgets are in the order of [`Holding`].
     pub(crate) fn reap(&self, broker: &Broker, max_idle: Duration, stall_timeout: Duration) {
-        let budgets = [&broker.budgets.receive, &broker.budgets.control, &broker.budgets.fetch];
+        let Budgets { receive, control, fetch, streams, replies, .. } = &broker.budgets;
+        let budgets = [receive, control, fetch, streams, replies];
         let waited_for = budgets.map(Budget::has_waiters);
         let now = self.clock.elapsed().as_millis() as u64;
         let open = self.open.lock();

@@ -12,6 +12,14 @@ use super::registry::ConnectionState;
 /// Most bytes of a file handed to one `sendfile` call.
 const SEND_WINDOW_BYTES: usize = 512 * 1024;
 
+/// Sends as much of `bytes` as the socket takes without a wait.
+pub(crate) fn try_send(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match stream.try_io(Interest::WRITABLE, || Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        sent => sent,
+    }
+}
+
 /// Sends all of `bytes`. With `more` the kernel holds back a last short packet, since a file range follows.
 /// Not cancel-safe: a cancelled send leaves half a reply on the wire, so the connection must end.
 pub(crate) async fn send_bytes(

@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use weir_broker::Server;
@@ -63,6 +63,7 @@ calls! {
     DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse;
     DescribeUserScramCredentialsRequest => DescribeUserScramCredentialsResponse;
     ElectLeadersRequest => ElectLeadersResponse;
+    FetchRequest => FetchResponse;
     FindCoordinatorRequest => FindCoordinatorResponse;
     HeartbeatRequest => HeartbeatResponse;
     IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse;
@@ -122,6 +123,12 @@ impl Running {
         }
     }
 
+    /// Stops it, and does something with its directory before that goes.
+    pub(crate) fn stop_and(mut self, work: impl FnOnce()) {
+        self.stop();
+        work();
+    }
+
     /// The log directory.
     pub(crate) fn log_dir(&self) -> &Path {
         self.dir.path()
@@ -136,11 +143,30 @@ impl Running {
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let address = self.server.as_ref().unwrap().http_address().unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: weir\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: weir\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name} is not on the page:\n{page}")).parse().unwrap()
+    }
+
+    /// Where the first listener is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How often the limit that a property sets was reached.
+    pub(crate) fn limit_reached(&self, property: &str) -> u64 {
+        self.metric(&format!("weir_limit_reached_total{{property=\"{property}\"}}"))
+    }
+
+    /// Waits until no budget has anything leased, but for the page that asks.
+    pub(crate) fn assert_at_rest(&self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.budgets().iter().any(|budget| budget.used > 0) {
+            assert!(Instant::now() < deadline, "still leased: {:?}", self.budgets());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Every budget of the memory plan, parents first.
@@ -151,7 +177,7 @@ impl Running {
     /// A new connection.
     pub(crate) fn client(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, correlation_id: 0 }
     }
@@ -214,6 +240,16 @@ impl Client {
     fn exchange<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> std::io::Result<C::Response> {
         self.correlation_id += 1;
         self.stream.write_all(&frame(request, version, self.correlation_id, tail))?;
+        self.read::<C>(version)
+    }
+
+    /// Waits for the response to what [`Client::send_only`] sent.
+    pub(crate) fn read_response<C: Call>(&mut self, version: i16) -> C::Response {
+        self.correlation_id += 1;
+        self.read::<C>(version).unwrap()
+    }
+
+    fn read<C: Call>(&mut self, version: i16) -> std::io::Result<C::Response> {
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
         let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
@@ -298,7 +334,7 @@ impl Client {
 }
 
 /// A request with its size and header, and `tail` after it.
-fn frame<C: Call>(request: &C, version: i16, correlation_id: i32, tail: &[u8]) -> Vec<u8> {
+pub(crate) fn frame<C: Call>(request: &C, version: i16, correlation_id: i32, tail: &[u8]) -> Vec<u8> {
     let header = RequestHeader {
         request_api_key: C::API.code(),
         request_api_version: version,

@@ -1,0 +1,512 @@
+//! Every limit of the server is reached: the client gets the error that it understands, the limit's counter tells of it,
+//! what was there goes on, and no memory stays behind.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use support::{Client, Running, frame};
+use weir_broker::{Server, ServerError};
+use weir_metadata::properties::{BrokerConfig, PropertySet};
+use weir_protocol::messages::*;
+use weir_protocol::records::{BatchBuilder, Codec};
+
+fn start(properties: &str) -> Running {
+    Running::start(&format!(
+        "http.listener=127.0.0.1:0\nmemory.budget.bytes=64MiB\noffsets.topic.num.partitions=1\n\
+         offsets.topic.replication.factor=1\ngroup.initial.rebalance.delay.ms=0\n{properties}"
+    ))
+}
+
+/// The limit's counter tells of it, the server goes on, and nothing is left but what `allowed` names.
+fn reached(server: &Running, property: &str, allowed: &[&str]) {
+    assert!(server.limit_reached(property) > 0, "{property} was not counted");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let held = || {
+        let budgets = server.budgets().into_iter().skip(1);
+        budgets
+            .filter(|it| it.used > 0 && !allowed.contains(&it.name.as_str()))
+            .map(|it| it.name)
+            .collect::<Vec<_>>()
+    };
+    while !held().is_empty() {
+        assert!(Instant::now() < deadline, "still leased: {:?}", held());
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// True when the server ends the connection without an answer.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    match stream.read(&mut [0; 1]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn lives(client: &mut Client) {
+    assert_eq!(client.call(&ApiVersionsRequest::default(), 0).error_code, ErrorCode::NONE);
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+}
+
+fn batch(timestamp: i64, producer: Option<i64>) -> Vec<u8> {
+    let mut batch = BatchBuilder::new(Codec::None);
+    if let Some(id) = producer {
+        batch = batch.producer(id, 0, 0);
+    }
+    batch.append(timestamp, None, Some(&[b'v'; 100]), &[]).unwrap();
+    batch.build().unwrap()
+}
+
+fn produce(client: &mut Client, topic: &str, records: Vec<u8>) -> ErrorCode {
+    let data = PartitionProduceData { index: 0, records: Some(records), ..PartitionProduceData::default() };
+    let topic =
+        TopicProduceData { name: topic.to_string(), partition_data: vec![data], ..Default::default() };
+    let request = ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() };
+    client.call(&request, 9).responses[0].partition_responses[0].error_code
+}
+
+fn new_topic(name: &str, partitions: i32) -> CreateTopicsRequest {
+    let topic = CreatableTopic {
+        name: name.to_string(),
+        num_partitions: partitions,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    };
+    CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() }
+}
+
+#[test]
+fn max_connections() {
+    let server = start("max.connections=2");
+    let (mut first, mut second) = (server.client(), server.client());
+    lives(&mut first);
+    lives(&mut second);
+    assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
+    lives(&mut first);
+    drop(second);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while server.client().try_call(&ApiVersionsRequest::default(), 0).is_none() {
+        assert!(Instant::now() < deadline, "the place of a closed connection stays taken");
+    }
+    reached(&server, "max.connections", &[]);
+}
+
+#[test]
+fn max_connections_per_ip_and_its_exceptions() {
+    let server = start("max.connections.per.ip=1");
+    let mut first = server.client();
+    lives(&mut first);
+    assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
+    reached(&server, "max.connections.per.ip", &[]);
+    // The limit is dynamic, and so are the exceptions from it.
+    let config = IncrementalAlterConfigsRequestAlterableConfig {
+        name: "max.connections.per.ip.overrides".to_string(),
+        value: Some("127.0.0.1:2".to_string()),
+        ..Default::default()
+    };
+    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
+        resource_type: 4,
+        resource_name: String::new(),
+        configs: vec![config],
+        ..Default::default()
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    assert_eq!(first.call(&request, 1).responses[0].error_code, ErrorCode::NONE);
+    let mut second = server.client();
+    lives(&mut second);
+    assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
+}
+
+#[test]
+fn max_connection_creation_rate() {
+    let server = start("max.connection.creation.rate=2");
+    let began = Instant::now();
+    for _ in 0..5 {
+        lives(&mut server.client());
+    }
+    assert!(began.elapsed() >= Duration::from_millis(1500), "{:?}", began.elapsed());
+    reached(&server, "max.connection.creation.rate", &[]);
+}
+
+#[test]
+fn connections_max_idle_ms() {
+    let server = start("connections.max.idle.ms=300");
+    let mut client = server.client();
+    lives(&mut client);
+    assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
+    assert!(client.try_call(&ApiVersionsRequest::default(), 0).is_none());
+    reached(&server, "connections.max.idle.ms", &[]);
+    lives(&mut server.client());
+}
+
+#[test]
+fn socket_request_max_bytes() {
+    let server = start("socket.request.max.bytes=1000");
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(&2000_i32.to_be_bytes()).unwrap();
+    assert!(is_closed(&mut stream));
+    reached(&server, "socket.request.max.bytes", &[]);
+    lives(&mut server.client());
+}
+
+#[test]
+fn max_message_bytes() {
+    let server = start("");
+    let mut client = server.client();
+    client.create(&[("small", 1, &[("max.message.bytes", "100")])]);
+    assert_eq!(produce(&mut client, "small", batch(1, None)), ErrorCode::MESSAGE_TOO_LARGE);
+    reached(&server, "max.message.bytes", &[]);
+    lives(&mut client);
+}
+
+#[test]
+fn max_partitions() {
+    let server = start("max.partitions=5\nauto.create.topics.enable=true\nnum.partitions=1");
+    let mut client = server.client();
+    client.create(&[("t", 4, &[])]);
+    let response = client.call(&new_topic("u", 2), 7);
+    let refused = &response.topics[0];
+    assert_eq!(refused.error_code, ErrorCode::POLICY_VIOLATION);
+    assert!(refused.error_message.as_deref().unwrap().contains("max.partitions=5"), "{refused:?}");
+    let more =
+        CreatePartitionsTopic { name: "t".to_string(), count: 6, assignments: None, ..Default::default() };
+    let request = CreatePartitionsRequest { topics: vec![more], ..CreatePartitionsRequest::default() };
+    assert_eq!(client.call(&request, 3).results[0].error_code, ErrorCode::POLICY_VIOLATION);
+    let before = server.limit_reached("max.partitions");
+    let named = |name: &str| MetadataRequestTopic { name: Some(name.to_string()), ..Default::default() };
+    let topics = Some((0..200).map(|number| named(&format!("on-demand-{number}"))).collect());
+    let request = MetadataRequest { topics, allow_auto_topic_creation: true, ..MetadataRequest::default() };
+    let response = client.call(&request, 9);
+    let created = response.topics.iter().filter(|topic| topic.error_code.is_ok()).count();
+    assert_eq!((created, response.topics.len()), (1, 200));
+    assert!(server.limit_reached("max.partitions") > before);
+    reached(&server, "max.partitions", &[]);
+    assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
+}
+
+#[test]
+fn more_partitions_than_may_be_are_no_reason_to_start_beyond_the_plan() {
+    let server = start("max.partitions=20");
+    server.client().create(&[("t", 10, &[])]);
+    let dir = server.log_dir().to_path_buf();
+    let copy = tempfile::tempdir().unwrap();
+    drop_and_copy(server, &dir, copy.path());
+    let text = format!(
+        "log.dirs={}\nlisteners=PLAINTEXT://127.0.0.1:0\nhttp.listener=\nnode.id=7\nmax.partitions=9\n",
+        copy.path().display()
+    );
+    let config = BrokerConfig::from_properties(&PropertySet::parse(text.as_bytes()).unwrap()).unwrap().config;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    match runtime.block_on(Server::start(config)) {
+        Err(error @ ServerError::Limit { property: "max.partitions", count: 10, limit: 9, .. }) => {
+            assert!(error.to_string().contains("set max.partitions to 10"), "{error}");
+        }
+        Err(error) => panic!("another error: {error}"),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+/// Stops the server and copies its directory, which goes with it.
+fn drop_and_copy(server: Running, from: &std::path::Path, to: &std::path::Path) {
+    server.stop_and(|| {
+        let copied = std::process::Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
+        assert!(copied.success());
+    });
+}
+
+#[test]
+fn max_metadata_bytes() {
+    let server = start("max.metadata.bytes=65536\nmax.partitions=10000");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    let response = client.call(&new_topic("u", 1000), 7);
+    let refused = &response.topics[0];
+    assert_eq!(refused.error_code, ErrorCode::POLICY_VIOLATION);
+    assert!(refused.error_message.as_deref().unwrap().contains("max.metadata.bytes=65536"), "{refused:?}");
+    reached(&server, "max.metadata.bytes", &[]);
+    assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
+}
+
+#[test]
+fn max_producer_ids() {
+    let server = start("max.producer.ids=3");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    for id in 0..3 {
+        assert_eq!(produce(&mut client, "t", batch(now_ms(), Some(id))), ErrorCode::NONE);
+    }
+    assert_eq!(produce(&mut client, "t", batch(now_ms(), Some(3))), ErrorCode::NOT_ENOUGH_REPLICAS);
+    reached(&server, "max.producer.ids", &[]);
+    assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
+}
+
+#[test]
+fn max_segments() {
+    let server = start("max.segments=3");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[("segment.ms", "1"), ("segment.jitter.ms", "0")])]);
+    for number in 0..20 {
+        assert_eq!(produce(&mut client, "t", batch(1_000 * number, None)), ErrorCode::NONE, "{number}");
+    }
+    let segments = || server.metric("weir_storage_segments_beside_active");
+    assert_eq!(segments(), 3);
+    reached(&server, "max.segments", &[]);
+    // Once there is room again, segments are rolled again.
+    let partition = DeleteRecordsPartition { partition_index: 0, offset: 2, ..Default::default() };
+    let topic =
+        DeleteRecordsTopic { name: "t".to_string(), partitions: vec![partition], ..Default::default() };
+    let request = DeleteRecordsRequest { topics: vec![topic], ..DeleteRecordsRequest::default() };
+    assert_eq!(client.call(&request, 2).topics[0].partitions[0].error_code, ErrorCode::NONE);
+}
+
+fn fetch(epoch: i32, session_id: i32, partitions: i32, max_wait_ms: i32) -> FetchRequest {
+    let partition = |partition| FetchPartition { partition, partition_max_bytes: 1000, ..Default::default() };
+    let topic = FetchTopic {
+        topic: "t".to_string(),
+        partitions: (0..partitions).map(partition).collect(),
+        ..FetchTopic::default()
+    };
+    let topics = if partitions > 0 { vec![topic] } else { Vec::new() };
+    FetchRequest {
+        session_id,
+        session_epoch: epoch,
+        max_wait_ms,
+        min_bytes: 1,
+        topics,
+        ..FetchRequest::default()
+    }
+}
+
+#[test]
+fn max_fetch_session_partitions_and_slots() {
+    let server = start("max.fetch.session.partitions=20\nmax.incremental.fetch.session.cache.slots=2");
+    let mut client = server.client();
+    client.create(&[("t", 30, &[])]);
+    let first = client.call(&fetch(0, 0, 5, 0), 11);
+    assert_ne!(first.session_id, 0);
+    let large = client.call(&fetch(0, 0, 30, 0), 11);
+    assert_eq!(
+        (large.error_code, large.session_id, large.responses[0].partitions.len()),
+        (ErrorCode::NONE, 0, 30)
+    );
+    reached(&server, "max.fetch.session.partitions", &[]);
+    let before = server.limit_reached("max.fetch.session.partitions");
+    let grown = client.call(&fetch(1, first.session_id, 30, 0), 11);
+    assert_eq!(
+        grown.error_code,
+        ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
+        "it starts again, and gets no session"
+    );
+    assert!(server.limit_reached("max.fetch.session.partitions") > before);
+    for expected in [true, true, false] {
+        assert_eq!(client.call(&fetch(0, 0, 1, 0), 11).session_id != 0, expected);
+    }
+    reached(&server, "max.incremental.fetch.session.cache.slots", &[]);
+}
+
+#[test]
+fn max_waiting_requests() {
+    let server = start("max.waiting.requests=3");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    let waiting: Vec<Client> = (0..3)
+        .map(|_| {
+            let client = server.client();
+            client.send_only(&fetch(-1, 0, 1, 20_000), 11);
+            client
+        })
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let purgatory = r#"kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"}"#;
+    while server.metric(purgatory) < 3 {
+        assert!(Instant::now() < deadline, "{} wait", server.metric(purgatory));
+        sleep(Duration::from_millis(20));
+    }
+    let began = Instant::now();
+    let answer = client.call(&fetch(-1, 0, 1, 20_000), 11);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((answer.error_code, answer.throttle_time_ms), (ErrorCode::NONE, 500));
+    assert_eq!(answer.responses[0].partitions[0].error_code, ErrorCode::NONE);
+    // Those that wait hear of records at once.
+    assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
+    for mut client in waiting {
+        let answer = client.read_response::<FetchRequest>(11);
+        assert!(
+            answer.responses[0].partitions[0].records.as_ref().is_some_and(|records| !records.is_empty())
+        );
+    }
+    reached(&server, "max.waiting.requests", &[]);
+}
+
+#[test]
+fn as_many_fetches_as_may_wait_do_and_all_go_on() {
+    // Before each had a place of its own, those that waited could fill the memory that they needed to go on.
+    let server = start("");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    let count = 1200;
+    let waiting: Vec<Client> = (0..count)
+        .map(|_| {
+            let client = server.client();
+            client.send_only(&fetch(-1, 0, 1, 20_000), 11);
+            client
+        })
+        .collect();
+    sleep(Duration::from_millis(500));
+    assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
+    let mut woken = 0;
+    for mut client in waiting {
+        let answer = client.read_response::<FetchRequest>(11);
+        let partition = &answer.responses[0].partitions[0];
+        assert_eq!(partition.error_code, ErrorCode::NONE);
+        woken += usize::from(partition.records.as_ref().is_some_and(|records| !records.is_empty()));
+    }
+    assert!(woken > 500, "{woken} of {count} waited for the record");
+    reached(&server, "max.waiting.requests", &[]);
+}
+
+fn find(client: &mut Client, group: &str) {
+    let request = FindCoordinatorRequest { coordinator_keys: vec![group.to_string()], ..Default::default() };
+    assert_eq!(client.call(&request, 4).coordinators[0].error_code, ErrorCode::NONE);
+}
+
+fn commit(client: &mut Client, group: &str, partition_index: i32, metadata: &str) -> ErrorCode {
+    let partition = OffsetCommitRequestPartition {
+        partition_index,
+        committed_offset: 1,
+        committed_metadata: Some(metadata.to_string()),
+        ..OffsetCommitRequestPartition::default()
+    };
+    let topic = OffsetCommitRequestTopic {
+        name: "t".to_string(),
+        partitions: vec![partition],
+        ..OffsetCommitRequestTopic::default()
+    };
+    let request = OffsetCommitRequest {
+        group_id: group.to_string(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic],
+        ..OffsetCommitRequest::default()
+    };
+    client.call(&request, 7).topics[0].partitions[0].error_code
+}
+
+fn join(server: &Running, group: &str) -> (Client, ErrorCode) {
+    let mut client = server.client();
+    let protocol =
+        JoinGroupRequestProtocol { name: "range".to_string(), metadata: vec![1], ..Default::default() };
+    let request = JoinGroupRequest {
+        group_id: group.to_string(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 300,
+        protocol_type: "consumer".to_string(),
+        protocols: vec![protocol],
+        ..JoinGroupRequest::default()
+    };
+    let answer = client.call(&request, 3);
+    (client, answer.error_code)
+}
+
+const GROUPS: &[&str] = &["memory/groups"];
+
+#[test]
+fn limits_of_groups() {
+    let server = start("max.groups=2\nmax.group.offsets=3\noffset.metadata.max.bytes=10");
+    let mut client = server.client();
+    client.create(&[("t", 5, &[])]);
+    find(&mut client, "a");
+    assert_eq!(commit(&mut client, "a", 0, "0123456789+"), ErrorCode::OFFSET_METADATA_TOO_LARGE);
+    reached(&server, "offset.metadata.max.bytes", GROUPS);
+    assert_eq!(commit(&mut client, "a", 0, ""), ErrorCode::NONE);
+    assert_eq!(commit(&mut client, "b", 0, ""), ErrorCode::NONE);
+    assert_eq!(commit(&mut client, "c", 0, ""), ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    reached(&server, "max.groups", GROUPS);
+    assert_eq!(commit(&mut client, "a", 1, ""), ErrorCode::NONE);
+    assert_eq!(commit(&mut client, "a", 2, ""), ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    reached(&server, "max.group.offsets", GROUPS);
+    assert_eq!(commit(&mut client, "a", 0, "again"), ErrorCode::NONE, "one that is there can move on");
+}
+
+#[test]
+fn limits_of_members() {
+    let server = start("max.group.members=2\ngroup.max.size=1");
+    find(&mut server.client(), "a");
+    let (_first, code) = join(&server, "a");
+    assert_eq!(code, ErrorCode::NONE);
+    assert_eq!(join(&server, "a").1, ErrorCode::GROUP_MAX_SIZE_REACHED);
+    reached(&server, "group.max.size", GROUPS);
+    let (_second, code) = join(&server, "b");
+    assert_eq!(code, ErrorCode::NONE);
+    assert_eq!(join(&server, "c").1, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    reached(&server, "max.group.members", GROUPS);
+}
+
+#[test]
+fn memory_budget_bytes() {
+    let server = start("");
+    let mut client = server.client();
+    // A control request that can never fit: the answer is the end of the connection.
+    let topics =
+        (0..300_000).map(|_| MetadataRequestTopic { name: Some("x".to_string()), ..Default::default() });
+    let request = MetadataRequest { topics: Some(topics.collect()), ..MetadataRequest::default() };
+    assert!(client.try_call(&request, 9).is_none());
+    reached(&server, "memory.budget.bytes", &[]);
+    lives(&mut server.client());
+}
+
+#[test]
+fn receive_stall_timeout_ms() {
+    let server = start("receive.stall.timeout.ms=300");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    let mut large = BatchBuilder::new(Codec::None);
+    large.append(1, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
+    let data = PartitionProduceData { index: 0, records: Some(large.build().unwrap()), ..Default::default() };
+    let topic = TopicProduceData { name: "t".to_string(), partition_data: vec![data], ..Default::default() };
+    let request = ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() };
+    let bytes = frame(&request, 9, 1, &[]);
+    // More than fit in the share, each stopped in the middle of its batch.
+    let stalled: Vec<TcpStream> = (0..30)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.write_all(&bytes[..bytes.len() / 4]).unwrap();
+            stream
+        })
+        .collect();
+    sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    assert_eq!(client.call(&request, 9).responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    drop(stalled);
+    reached(&server, "receive.stall.timeout.ms", &[]);
+}
+
+#[test]
+fn what_would_be_raised_beyond_the_plan_while_the_server_runs_is_refused() {
+    let server = start("max.connections=3");
+    let mut client = server.client();
+    let config = IncrementalAlterConfigsRequestAlterableConfig {
+        name: "max.connections".to_string(),
+        value: Some("1000".to_string()),
+        ..Default::default()
+    };
+    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
+        resource_type: 4,
+        resource_name: String::new(),
+        configs: vec![config],
+        ..Default::default()
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    assert_eq!(client.call(&request, 1).responses[0].error_code, ErrorCode::INVALID_REQUEST);
+    let mut others = [server.client(), server.client()];
+    others.iter_mut().for_each(lives);
+    assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
+    reached(&server, "max.connections", &[]);
+}
