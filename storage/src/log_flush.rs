@@ -30,7 +30,8 @@ impl Log {
     /// commit), and appends go on during it. Costs nothing when it is durable already.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the disk refuses: the log is read-only then, and what was not synced is written
+    /// [`StorageError::Closed`] when the log was closed or deleted with something left to flush; [`StorageError::Io`]
+    /// when the disk refuses: the log is read-only then, and what was not synced is written
     /// again before it takes another append.
     pub fn flush_to(&self, offset: i64, now_ms: i64) -> Result<RecoveryPoint, StorageError> {
         let is_done = || {
@@ -51,6 +52,7 @@ impl Log {
     fn sync(&self, now_ms: i64, wait: bool) -> Result<RecoveryPoint, StorageError> {
         let (target, segments) = {
             let mut writer = self.writer.lock();
+            self.ensure_in_service(&writer)?;
             if writer.read_only.as_ref().is_some_and(|read_only| read_only.rewrite_unflushed) {
                 self.rewrite_unflushed(&mut writer)?;
             }
@@ -89,6 +91,8 @@ impl Log {
             }
             Err(error) => {
                 let mut writer = self.writer.lock();
+                // A directory that was renamed under the sync because its topic was deleted is no fault of the disk.
+                self.ensure_in_service(&writer)?;
                 let error = self.note_failure(&mut writer, "flush", error, now_ms);
                 if let Some(read_only) = &mut writer.read_only {
                     // After a failed sync the kernel may take the pages for clean although they are not on the disk.
@@ -97,6 +101,13 @@ impl Log {
                 Err(error)
             }
         }
+    }
+
+    fn ensure_in_service(&self, writer: &Writer) -> Result<(), StorageError> {
+        if writer.closed {
+            return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() });
+        }
+        Ok(())
     }
 
     fn sync_files(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {

@@ -637,6 +637,8 @@ impl LogManager {
             if log.is_flush_due(now_ms) {
                 match log.flush(now_ms) {
                     Ok(_) => flushed += 1,
+                    // Deleted meanwhile.
+                    Err(StorageError::Closed { .. }) => {}
                     Err(error) => tracing::warn!(partition = %log.topic_partition(), %error, "flush failed"),
                 }
             }

@@ -271,6 +271,19 @@ fn records_that_were_deleted_stay_deleted_when_a_crash_comes_before_their_files_
 }
 
 #[test]
+fn a_flush_of_a_deleted_log_is_no_failure_of_the_disk() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    let log = create(&manager, &name("t", 0));
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    manager.delete(&name("t", 0), NOW).unwrap();
+    assert!(matches!(log.flush(NOW), Err(StorageError::Closed { .. })));
+    assert!(!log.is_read_only());
+    let went = &manager.counters().went_read_only;
+    assert_eq!(went.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
 fn retention_by_time_and_size_keeps_what_it_must() {
     let root = tempfile::tempdir().unwrap();
     let manager = open(root.path(), 1);
