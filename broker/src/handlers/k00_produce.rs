@@ -40,6 +40,8 @@ use crate::topics::{Partition, Topic, TopicSettings};
 const THROTTLE_TIME_MS: i32 = 0;
 /// Memory of receiving a batch beside its bytes: the future and what it checks with, on the heap meanwhile.
 const RECEIVING_BYTES: u64 = 3072;
+/// First version whose clients may send zstd (KIP-110).
+const FIRST_ZSTD: i16 = 7;
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -85,7 +87,7 @@ pub(crate) async fn stream(
             }
             let index = frame.i32("partition index").await?;
             let length = frame.bytes_length("records", flexible).await?;
-            let target = Target { topic: &topic, index, acks, transactional };
+            let target = Target { topic: &topic, index, version, acks, transactional };
             let answer = match length {
                 None => Answer::error(ErrorCode::INVALID_RECORD, "the partition's records are null"),
                 Some(length) => one_batch(broker, &mut frame, &target, length).await?,
@@ -114,7 +116,9 @@ pub(crate) async fn stream(
 struct Target<'a> {
     topic: &'a Result<Arc<Topic>, ErrorCode>,
     index: i32,
+    version: i16,
     acks: i16,
+    /// The request carries a transactional id.
     transactional: bool,
 }
 
@@ -140,12 +144,13 @@ async fn one_batch(
             return Ok(answer);
         }
     };
+    let log = Arc::clone(&partition);
     let work = Work::new(broker, &topic, partition, header);
     let arrived = work.is_in_place().then(|| frame.arrived(length)).flatten();
     if let Some(bytes) = arrived {
         let answer = work.append_arrived(&bytes[HEADER_SIZE_BYTES..]);
         frame.take_arrived(length);
-        return Ok(answer);
+        return Ok(answer.in_log(&log));
     }
     let prefix_bytes = work.prefix_bytes().min(length);
     let shown = frame.peek("records", prefix_bytes).await?;
@@ -153,14 +158,17 @@ async fn one_batch(
     let refused = match needs {
         Ok(needs) => match lease(broker, frame, needs).await {
             // From here on what it takes lies under the lease.
-            Ok(lease) => return Box::pin(receive_batch(frame, work, needs, lease)).await,
+            Ok(lease) => {
+                let answer = Box::pin(receive_batch(frame, work, needs, lease)).await?;
+                return Ok(answer.in_log(&log));
+            }
             Err(error) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
         },
         Err(error) => Answer::refused(&error),
     };
     frame.skip(length).await?;
     broker.metrics.failed_produce(target.traffic(), length);
-    Ok(refused)
+    Ok(refused.in_log(&log))
 }
 
 /// Waits for the memory of a batch. No batch is held meanwhile.
@@ -224,9 +232,6 @@ async fn admit(
     length: usize,
 ) -> Result<Result<(Arc<Topic>, Arc<Partition>, BatchHeader), Answer>, ConnectionError> {
     let refuse = |code, message: String| Ok(Err(Answer::error(code, message)));
-    if !matches!(target.acks, -1..=1) {
-        return refuse(ErrorCode::INVALID_REQUIRED_ACKS, format!("acks is {}, not -1, 0 or 1", target.acks));
-    }
     let topic = match target.topic {
         Ok(topic) => topic,
         Err(code) => return Ok(Err(Answer::code(*code))),
@@ -235,6 +240,9 @@ async fn admit(
         Ok(partition) => partition,
         Err(code) => return Ok(Err(Answer::code(code))),
     };
+    if !matches!(target.acks, -1..=1) {
+        return refuse(ErrorCode::INVALID_REQUIRED_ACKS, format!("acks is {}, not -1, 0 or 1", target.acks));
+    }
     if topic.internal {
         return refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("topic {} is internal", topic.name));
     }
@@ -267,7 +275,17 @@ async fn admit(
         return refuse(ErrorCode::INVALID_RECORD, text);
     }
     if header.is_transactional() {
-        return refuse(ErrorCode::INVALID_REQUEST, "transactions are not served".to_string());
+        // Without a transactional id nobody may write it.
+        return refuse(
+            ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch without a transactional id".to_string(),
+        );
+    }
+    if target.version < FIRST_ZSTD && header.compression() == Ok(Codec::Zstd) {
+        return refuse(
+            ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
+            format!("zstd needs version {FIRST_ZSTD} of Produce, not {}", target.version),
+        );
     }
     Ok(Ok((Arc::clone(topic), partition, header)))
 }
@@ -557,9 +575,27 @@ impl Answer {
         Answer { message: Some(message.to_string()), ..Answer::code(error_code) }
     }
 
+    /// A refusal after the log was looked at tells where it begins, except for what Kafka counts as damaged or too
+    /// large.
+    fn in_log(self, partition: &Partition) -> Self {
+        match self.error_code {
+            ErrorCode::NONE
+            | ErrorCode::CORRUPT_MESSAGE
+            | ErrorCode::MESSAGE_TOO_LARGE
+            | ErrorCode::RECORD_LIST_TOO_LARGE
+            | ErrorCode::KAFKA_STORAGE_ERROR
+            | ErrorCode::NOT_LEADER_OR_FOLLOWER => self,
+            _ => Answer { log_start_offset: partition.log.log_start_offset().get(), ..self },
+        }
+    }
+
     fn refused(error: &BatchError) -> Self {
         let code = match error.kind() {
             BatchErrorKind::Corrupt => ErrorCode::CORRUPT_MESSAGE,
+            // A magic that never was is damage; the old ones are meant.
+            BatchErrorKind::UnsupportedMagic if !matches!(error, BatchError::Magic { found: 0 | 1 }) => {
+                ErrorCode::CORRUPT_MESSAGE
+            }
             BatchErrorKind::InvalidRecord | BatchErrorKind::UnsupportedMagic => ErrorCode::INVALID_RECORD,
             BatchErrorKind::InvalidTimestamp => ErrorCode::INVALID_TIMESTAMP,
             BatchErrorKind::UnsupportedCompression => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,

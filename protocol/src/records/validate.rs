@@ -377,7 +377,9 @@ impl Checks {
             // An empty batch keeps the maximum that it had with records.
             (header.max_timestamp, header.last_offset_delta)
         } else {
-            (self.base_timestamp.saturating_add(self.max_delta), self.max_delta_at)
+            // Times below "none" count as none, as in Kafka.
+            let largest = self.base_timestamp.saturating_add(self.max_delta);
+            (largest.max(NO_TIMESTAMP), self.max_delta_at)
         };
         BatchSummary {
             codec,
