@@ -288,7 +288,7 @@ impl FetchSessions {
                 start: 0,
             };
             let sessionless = |session| Context::Sessionless(Arc::new(Mutex::new(session)));
-            if request.epoch == FINAL_EPOCH || session.partitions.is_empty() || cannot_be_kept {
+            if request.epoch == FINAL_EPOCH || cannot_be_kept {
                 return Ok((sessionless(session), None));
             }
             session.sort();
@@ -335,14 +335,21 @@ impl FetchSessions {
             return Err(if is_over { SessionError::Full } else { SessionError::NotFound });
         }
         session.own_names = own_names;
-        for (topic, partition) in &request.forgotten {
-            session.forget(topic, *partition);
-        }
         for wanted in request.wanted {
             session.put(wanted);
         }
+        for (topic, partition) in &request.forgotten {
+            session.forget(topic, *partition);
+        }
         session.next_epoch = if session.next_epoch == i32::MAX { 1 } else { session.next_epoch + 1 };
         let (partitions, units) = (session.len(), session.units());
+        if partitions == 0 {
+            // Nothing left to serve: the session ends with this answer.
+            session.id = 0;
+            drop(session);
+            table.remove(request.session_id);
+            return Ok((Context::Sessionless(shared), None));
+        }
         drop(session);
         table.units = others + units;
         if let Some(slot) = table.slots.get_mut(&request.session_id) {
@@ -444,6 +451,19 @@ mod tests {
         ));
         assert_eq!(sessions.begin(request(43, 2, vec![]), now, || 0).unwrap_err(), SessionError::NotFound);
         assert_eq!(sessions.figures(), (1, 2, 0));
+    }
+
+    #[test]
+    fn a_session_without_partitions_can_begin_and_ends_when_it_loses_its_last() {
+        let sessions = FetchSessions::new(10, 100);
+        let now = Instant::now();
+        assert_eq!(sessions.begin(request(0, 0, vec![]), now, || 9).unwrap().0.session_id(), 9);
+        let mut forgets = request(9, 1, vec![wanted(0, 0)]);
+        forgets.forgotten.push((TopicKey::Name(Arc::from("t")), 0));
+        let context = sessions.begin(forgets, now, || 0).unwrap().0;
+        assert_eq!((context.session_id(), positions(&context)), (0, vec![]));
+        assert_eq!(sessions.begin(request(9, 2, vec![]), now, || 0).unwrap_err(), SessionError::NotFound);
+        assert_eq!(sessions.figures(), (0, 0, 0));
     }
 
     #[test]

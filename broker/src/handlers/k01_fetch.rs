@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use weir_budget::{BudgetError, Holder, Lease};
 use weir_metadata::properties::keys;
-use weir_protocol::messages::k01_fetch::{FetchRequest, FetchResponse};
+use weir_protocol::messages::k01_fetch::{FetchRequest, FetchResponse, FetchResponseEpochEndOffset};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{
     EncodeError, put_array_len, put_bytes_len, put_empty_tags, put_i16, put_i32, put_i64, put_string,
-    put_uuid,
+    put_uuid, put_uvarint,
 };
 use weir_storage::transaction_index::AbortedTxn;
 use weir_storage::{FileRange, Isolation};
@@ -31,8 +31,10 @@ use crate::topics::{Partition, Watch};
 
 /// Clients read from this broker, there is no other one.
 const NO_PREFERRED_REPLICA: i32 = -1;
+/// Tag of a partition's diverging epoch.
+const DIVERGING_EPOCH_TAG: u32 = 0;
 /// Most bytes of one partition's head as it is encoded, its part of the topic's without the name included.
-const HEAD_BYTES: usize = 80;
+const HEAD_BYTES: usize = 96;
 /// Memory of one partition in a reply: its place in the plan, its encoded head and its file range.
 const ANSWER_BYTES: usize = size_of::<Answer>() + HEAD_BYTES + size_of::<(usize, FileRange)>();
 /// Memory of a reply beside its partitions: its fields, a name that the moving start makes it repeat, and the future
@@ -230,7 +232,7 @@ fn session_request(broker: &Broker, fetch: FetchRequest, version: i16) -> Sessio
             partition: partition.partition,
             current_leader_epoch: partition.current_leader_epoch,
             fetch_offset: partition.fetch_offset,
-            last_fetched_epoch: partition.last_fetched_epoch,
+            last_fetched_epoch: if version >= 12 { partition.last_fetched_epoch } else { -1 },
             max_bytes: partition.partition_max_bytes,
         }));
     }
@@ -279,6 +281,8 @@ struct Answer {
     high_watermark: i64,
     last_stable_offset: i64,
     log_start_offset: i64,
+    /// Where the client's log and this one part, if the client names an epoch that says so (KIP-595).
+    diverging: Option<(i32, i64)>,
     records: Option<FileRange>,
     /// That of the topic, if there is one.
     traffic: Option<Arc<Traffic>>,
@@ -310,6 +314,7 @@ impl Answer {
             high_watermark: -1,
             last_stable_offset: -1,
             log_start_offset: -1,
+            diverging: None,
             records: None,
             traffic: None,
             aborted: None,
@@ -329,6 +334,22 @@ impl Answer {
             traffic: Some(Arc::clone(&partition.traffic)),
             ..Answer::error(wanted, ErrorCode::NONE)
         }
+    }
+}
+
+/// Where the log that the client has read parts from this one, by the epoch of the last record that it read.
+fn diverging(wanted: &Wanted, partition: &Partition) -> Result<Option<(i32, i64)>, ErrorCode> {
+    if wanted.last_fetched_epoch < 0 {
+        return Ok(None);
+    }
+    match partition.log.end_offset_for_epoch(wanted.last_fetched_epoch) {
+        None => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+        Some((epoch, end_offset))
+            if epoch < wanted.last_fetched_epoch || end_offset < wanted.fetch_offset =>
+        {
+            Ok(Some((epoch, end_offset)))
+        }
+        Some(_) => Ok(None),
     }
 }
 
@@ -352,7 +373,7 @@ impl Plan {
                 break;
             }
             let answer = plan.ask(broker, cached, terms);
-            plan.failed |= answer.error_code != ErrorCode::NONE;
+            plan.failed |= answer.error_code != ErrorCode::NONE || answer.diverging.is_some();
             plan.record_bytes += answer.record_bytes();
             if answer.records.is_some() {
                 last_with_data = Some(position);
@@ -362,6 +383,7 @@ impl Plan {
                 && answer.records.is_none()
                 && cached.told == Some(said)
                 && answer.error_code == ErrorCode::NONE
+                && answer.diverging.is_none()
             {
                 continue;
             }
@@ -388,6 +410,11 @@ impl Plan {
                 return Answer::error(wanted, ErrorCode::FENCED_LEADER_EPOCH);
             }
             _ => return Answer::error(wanted, ErrorCode::UNKNOWN_LEADER_EPOCH),
+        }
+        match diverging(wanted, &partition) {
+            Ok(None) => {}
+            Ok(diverging) => return Answer { diverging, ..Answer::of(wanted, &partition) },
+            Err(code) => return Answer::error(wanted, code),
         }
         let left = terms.max_bytes.saturating_sub(self.record_bytes);
         let first = self.record_bytes == 0;
@@ -418,7 +445,7 @@ impl Plan {
             }
             Err(error) => {
                 broker.note_read_failure(&partition, &error);
-                Answer { error_code: storage_code(&error), ..Answer::of(wanted, &partition) }
+                Answer::error(wanted, storage_code(&error))
             }
         }
     }
@@ -537,9 +564,17 @@ impl Answer {
         if version >= 5 {
             put_i64(bytes, self.log_start_offset);
         }
-        // A reader of uncommitted records is told nothing about them.
+        // A reader of uncommitted records is told nothing about them. Where there was nothing to read from, Kafka has an
+        // empty list.
+        let unknown = matches!(
+            self.error_code,
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                | ErrorCode::UNKNOWN_TOPIC_ID
+                | ErrorCode::INCONSISTENT_TOPIC_ID
+        );
+        let has_list = unknown || (read_committed && self.error_code == ErrorCode::NONE);
         let aborted = self.aborted.as_ref().map_or(&[][..], |aborted| &aborted.transactions);
-        put_array_len(bytes, flexible, read_committed.then_some(aborted.len()))?;
+        put_array_len(bytes, flexible, has_list.then_some(aborted.len()))?;
         for aborted in aborted {
             put_i64(bytes, aborted.producer_id);
             put_i64(bytes, aborted.first_offset);
@@ -552,7 +587,14 @@ impl Answer {
         }
         put_bytes_len(bytes, flexible, Some(self.record_bytes() as usize))?;
         files.extend(self.records.take().map(|range| (bytes.len(), range)));
-        if flexible {
+        if let Some((epoch, end_offset)) = self.diverging {
+            let tag = FetchResponseEpochEndOffset { epoch, end_offset, ..Default::default() };
+            let length = tag.encoded_len(version)?;
+            put_uvarint(bytes, 1);
+            put_uvarint(bytes, DIVERGING_EPOCH_TAG);
+            put_uvarint(bytes, length as u32);
+            tag.encode(bytes, version)?;
+        } else if flexible {
             put_empty_tags(bytes);
         }
         Ok(())
