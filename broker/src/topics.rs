@@ -313,7 +313,7 @@ impl Broker {
         let topic = self.topics.by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         let partition = topic.served(index)?;
         match current_leader_epoch {
-            epoch if epoch < 0 || epoch == partition.leader_epoch() => Ok(partition),
+            epoch if epoch == -1 || epoch == partition.leader_epoch() => Ok(partition),
             epoch if epoch < partition.leader_epoch() => Err(ErrorCode::FENCED_LEADER_EPOCH),
             _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
         }

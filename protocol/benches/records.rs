@@ -100,7 +100,7 @@ fn batch(codec: Codec, record_bytes: usize) {
     report(&format!("{name}: validate (CRC and walk)"), plain_bytes, records, time);
     let limits = InflateLimits::default();
     let time = best(|| {
-        black_box(find_offset_of_max_timestamp(black_box(&header), &body, &limits, &mut scratch).unwrap());
+        black_box(find_offset_of_max_timestamp(black_box(&header), &body, 0, &limits, &mut scratch).unwrap());
     });
     report(&format!("{name}: walk alone"), plain_bytes, records, time);
     let time = best(|| {

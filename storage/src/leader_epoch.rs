@@ -125,7 +125,7 @@ impl LeaderEpochs {
     /// not above the one asked for) and the offset at which the next one begins. The current epoch ends at
     /// `log_end_offset`. `None` for an epoch above all known ones, or -1.
     pub fn end_offset_for(&self, epoch: i32, log_end_offset: i64) -> Option<(i32, i64)> {
-        if epoch < 0 {
+        if epoch == -1 {
             return None;
         }
         let latest = self.latest()?;

@@ -93,26 +93,76 @@ impl Log {
         Ok(None)
     }
 
-    /// Finds the first record that has the largest timestamp of the log: `search` is asked about its batch. `None`
-    /// when the log is empty or has no timestamps.
+    /// Finds the first record that has the largest timestamp from the log start on: `search` is asked about its batch,
+    /// and about the one in which the log starts. `None` when the log is empty or has no timestamps.
     ///
     /// # Errors
     /// What `search` says, and as [`Log::read`].
     pub fn offset_of_max_timestamp<E: From<StorageError>>(
         &self,
-        search: impl FnOnce(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
+        mut search: impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
     ) -> Result<Option<(TimestampedOffset, i32)>, E> {
+        let log_start = self.log_start_offset().get();
         let mut best: Option<(i64, i64)> = None;
+        let mut at_start = None;
         for segment in self.all_segments() {
-            let (timestamp, offset) = self.max_timestamp_of(&segment)?;
+            let (mut timestamp, mut offset) = self.max_timestamp_of(&segment)?;
+            if timestamp >= 0 && segment.base_offset < log_start {
+                // What the index knows may be deleted: only the headers tell of the rest.
+                (timestamp, offset) = self.max_timestamp_from(&segment, log_start, &mut at_start)?;
+            }
             if timestamp >= 0 && best.is_none_or(|(largest, _)| timestamp > largest) {
                 best = Some((timestamp, offset));
             }
         }
-        let Some((_, offset)) = best else { return Ok(None) };
-        if offset < self.log_start_offset().get() {
-            return Ok(None);
+        let mut found: Option<(TimestampedOffset, i32)> = None;
+        // The log may start inside of a batch whose largest timestamp is gone.
+        for offset in at_start.into_iter().chain(best.map(|(_, offset)| offset)) {
+            let other = self.max_timestamp_in(offset, &mut search)?;
+            if let Some(other) = other
+                && found.is_none_or(|(found, _)| other.0.timestamp > found.timestamp)
+            {
+                found = Some(other);
+            }
         }
+        Ok(found)
+    }
+
+    /// The largest timestamp of the batches of a segment that lie behind `log_start`, and the last offset of the first
+    /// batch that has it; `at_start` becomes an offset of the batch around `log_start`.
+    fn max_timestamp_from(
+        &self,
+        segment: &Segment,
+        log_start: i64,
+        at_start: &mut Option<i64>,
+    ) -> Result<(i64, i64), StorageError> {
+        let mut best = (-1, -1);
+        let Some((found, first)) = self.batch_at(log_start)? else { return Ok(best) };
+        if found.base_offset != segment.base_offset {
+            return Ok(best);
+        }
+        if first.header.base_offset < log_start {
+            *at_start = Some(log_start);
+        }
+        let handle = segment
+            .handle(self.place(segment.base_offset), Access::Read)
+            .map_err(|error| self.io_error("open", segment.base_offset, error))?;
+        let mut window = [0; LOOKUP_WINDOW_BYTES];
+        let disk = self.shared.handles.disk();
+        let mut scanner = Scanner::new(disk, &handle, &mut window, first.position, segment.size_bytes());
+        while let Some(batch) = self.next_scanned(&mut scanner, segment, log_start)? {
+            if batch.header.base_offset >= log_start && batch.header.max_timestamp > best.0 {
+                best = (batch.header.max_timestamp, batch.header.last_offset());
+            }
+        }
+        Ok(best)
+    }
+
+    fn max_timestamp_in<E: From<StorageError>>(
+        &self,
+        offset: i64,
+        search: &mut impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
+    ) -> Result<Option<(TimestampedOffset, i32)>, E> {
         let Some((segment, batch)) = self.batch_at(offset)? else { return Ok(None) };
         if !batch.is_v2() {
             let found = TimestampedOffset { offset, timestamp: batch.header.max_timestamp };
@@ -225,10 +275,11 @@ pub mod in_memory {
     /// As [`offset_for_timestamp`].
     pub fn offset_of_max_timestamp(log: &Log) -> Result<Option<(TimestampedOffset, i32)>, StorageError> {
         let mut scratch = Scratch::new(0);
+        let from = log.log_start_offset().get();
         log.offset_of_max_timestamp(|batch| {
             let body = read(log, batch)?;
             let limits = InflateLimits::default();
-            find_offset_of_max_timestamp(&batch.header, &[IoSlice::new(&body)], &limits, &mut scratch)
+            find_offset_of_max_timestamp(&batch.header, &[IoSlice::new(&body)], from, &limits, &mut scratch)
                 .map_err(|error| invalid(log, &error))
         })
     }

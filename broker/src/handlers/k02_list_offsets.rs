@@ -250,7 +250,7 @@ fn search(
         };
         let slices = [IoSlice::new(&body)];
         let found = if timestamp == MAX_TIMESTAMP {
-            find_offset_of_max_timestamp(&batch.header, &slices, limits, &mut scratch)
+            find_offset_of_max_timestamp(&batch.header, &slices, from, limits, &mut scratch)
         } else {
             find_offset_by_timestamp(&batch.header, &slices, timestamp, from, limits, &mut scratch)
         };

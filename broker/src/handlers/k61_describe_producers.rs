@@ -57,7 +57,11 @@ fn refused(partition_index: i32, error_code: ErrorCode, error_message: Option<St
 fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
     let partition = match broker.led_partition(topic, partition_index, -1) {
         Ok(partition) => partition,
-        Err(code) => return refused(partition_index, code, None),
+        Err(code) => {
+            let unknown = broker.topics.by_name(topic).is_none();
+            let message = unknown.then(|| "This server does not host this topic-partition.".to_string());
+            return refused(partition_index, code, message);
+        }
     };
     let state = |producer: ActiveProducer| ProducerState {
         producer_id: producer.producer_id,

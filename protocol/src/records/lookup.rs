@@ -40,31 +40,28 @@ pub fn find_offset_by_timestamp(
     search(header, body, append_time_ms, accept, limits, scratch)
 }
 
-/// The first record that has the largest timestamp of the batch (ListOffsets with timestamp -3, KIP-734); `None` if
-/// the batch is empty. Reads the whole batch once or twice. Input is untrusted.
+/// The first record that has the largest timestamp among those of the batch with an offset of at least `from_offset`
+/// (ListOffsets with timestamp -3, KIP-734); `None` if there are none. Reads the whole batch once or twice. Input is untrusted.
 ///
 /// # Errors
 /// Damage anywhere in the batch.
 pub fn find_offset_of_max_timestamp(
     header: &BatchHeader,
     body: &[IoSlice<'_>],
+    from_offset: i64,
     limits: &InflateLimits,
     scratch: &mut Scratch,
 ) -> Result<Option<TimestampedOffset>, BatchError> {
-    if header.timestamp_type() == TimestampType::LogAppendTime {
-        let timestamp = header.max_timestamp;
-        return Ok(
-            (header.record_count > 0).then(|| TimestampedOffset { offset: header.last_offset(), timestamp })
-        );
-    }
+    let append_time_ms =
+        (header.timestamp_type() == TimestampType::LogAppendTime).then_some(header.max_timestamp);
     let mut best: Option<TimestampedOffset> = None;
     let keep = |found: &TimestampedOffset| {
-        if best.is_none_or(|best| found.timestamp > best.timestamp) {
+        if found.offset >= from_offset && best.is_none_or(|best| found.timestamp > best.timestamp) {
             best = Some(*found);
         }
         false
     };
-    search(header, body, None, keep, limits, scratch)?;
+    search(header, body, append_time_ms, keep, limits, scratch)?;
     Ok(best)
 }
 

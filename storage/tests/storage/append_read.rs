@@ -220,6 +220,32 @@ fn timestamps_are_found_as_a_linear_search_finds_them() {
 }
 
 #[test]
+fn the_largest_timestamp_is_looked_for_among_what_was_not_deleted() {
+    let mut random = Random::from_environment();
+    for round in 0..20 {
+        let home = Home::small_segments(6000);
+        let log = home.open(false);
+        let mut records: Vec<(i64, i64)> = Vec::new();
+        for _ in 0..40 {
+            let timestamp = 1_000_000 + random.below(30) as i64;
+            let count = 1 + random.below(4) as usize;
+            let info = Batch::new(count, random.below(200) as usize, timestamp).append(&log).unwrap();
+            records.extend((0..count as i64).map(|n| (info.first_offset + n, timestamp + n)));
+        }
+        while !records.is_empty() {
+            let largest = records.iter().map(|(_, timestamp)| *timestamp).max().unwrap();
+            let expected = records.iter().find(|(_, timestamp)| *timestamp == largest).copied();
+            let found = in_memory::offset_of_max_timestamp(&log).unwrap();
+            assert_eq!(found.map(|(f, _)| (f.offset, f.timestamp)), expected, "round {round}");
+            records.drain(..records.len().min(1 + random.below(9) as usize));
+            let start = records.first().map_or(log.log_end_offset().get(), |(offset, _)| *offset);
+            log.delete_records(start).unwrap();
+        }
+        assert_eq!(in_memory::offset_of_max_timestamp(&log).unwrap(), None);
+    }
+}
+
+#[test]
 fn a_reader_that_holds_a_range_is_not_disturbed_by_the_deletion_of_its_segment() {
     let home = Home::small_segments(3000);
     let log = home.open(false);

@@ -34,7 +34,8 @@ fn every_codec_round_trips_over_any_split() {
                 find_offset_by_timestamp(&header, &body, target, from, &limits, &mut scratch).unwrap();
             assert_eq!(found.map(|found| found.offset), expected.map(|record| record.offset));
             assert_eq!(found.map(|found| found.timestamp), expected.map(|record| record.timestamp));
-            let found = find_offset_of_max_timestamp(&header, &body, &limits, &mut scratch).unwrap().unwrap();
+            let found =
+                find_offset_of_max_timestamp(&header, &body, 0, &limits, &mut scratch).unwrap().unwrap();
             assert_eq!((found.offset, found.timestamp), (first_newest.offset, newest));
             assert!(scratch.held_bytes() <= Scratch::USUAL_RETAIN_BYTES);
         }
@@ -156,7 +157,7 @@ fn append_time_holds_for_every_record() {
         let found = find_offset_by_timestamp(&header, &body, 5000, 0, &limits, &mut scratch).unwrap();
         assert_eq!(found, Some(TimestampedOffset { offset: 10, timestamp: 5000 }));
         assert_eq!(find_offset_by_timestamp(&header, &body, 5001, 0, &limits, &mut scratch), Ok(None));
-        let newest = find_offset_of_max_timestamp(&header, &body, &limits, &mut scratch).unwrap();
+        let newest = find_offset_of_max_timestamp(&header, &body, 0, &limits, &mut scratch).unwrap();
         assert_eq!(newest.map(|found| found.offset), Some(header.last_offset()));
         assert_eq!(check(&batch, &log_options()).unwrap().max_timestamp, 5000);
     }
@@ -200,7 +201,7 @@ fn batches_with_gaps_and_empty_batches_are_valid_in_a_log_only() {
     assert_eq!(read_all(&header, &body).unwrap(), []);
     let (limits, mut scratch) = (InflateLimits::default(), Scratch::new(0));
     assert_eq!(working_memory_bytes(&header, &body, &limits), Ok(0));
-    assert_eq!(find_offset_of_max_timestamp(&header, &body, &limits, &mut scratch), Ok(None));
+    assert_eq!(find_offset_of_max_timestamp(&header, &body, 0, &limits, &mut scratch), Ok(None));
     let mut nothing = |bytes: &[u8]| panic!("{} bytes of body", bytes.len());
     let again =
         recompress::<BatchError>(&header, &body, Codec::Lz4.into(), &limits, &mut scratch, &mut nothing)
