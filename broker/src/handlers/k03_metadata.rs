@@ -23,6 +23,8 @@ use crate::connection::ConnectionError;
 use crate::request::{Part, Reply, Request, Shared};
 use crate::topics::is_internal;
 
+/// First version in which topics can be asked for by id; the field is there two versions before.
+const FIRST_BY_ID: i16 = 12;
 /// What "not asked for" looks like in a field of authorized operations.
 pub(crate) const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 /// All operations on a topic, as Kafka lists them where nothing is forbidden (AclOperation codes as bits).
@@ -39,7 +41,10 @@ const CREATION_BYTES: usize = 2048;
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let broker = Arc::clone(&request.broker);
     let version = request.version;
-    let asked = request.decode(MetadataRequest::decode)?;
+    let mut asked = request.decode(MetadataRequest::decode)?;
+    if let Some(topics) = &mut asked.topics {
+        once_each(topics);
+    }
     let asked = request.share(asked);
     let all = match &asked.topics {
         None => true,
@@ -68,6 +73,18 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         return Ok(Some(request.reply_in_parts(count, 0, encode).await?));
     }
     let count = asked.topics.as_ref().map_or(0, Vec::len);
+    let by_id = |topic: &MetadataRequestTopic| topic.name.is_none() || !topic.topic_id.is_zero();
+    if version < FIRST_BY_ID && asked.topics.iter().flatten().any(by_id) {
+        let encode = move |part, w: &mut dyn Sink| match part {
+            Part::Head => body.head_of_refusal(w, count),
+            Part::Item(index) => match asked.topics.as_ref().and_then(|topics| topics.get(index)) {
+                Some(asked) => body.refused_topic(w, asked),
+                None => Ok(()),
+            },
+            Part::Tail => body.tail(w),
+        };
+        return Ok(Some(request.reply_in_parts(count, 0, encode).await?));
+    }
     if asked.allow_auto_topic_creation || version < 4 {
         create_missing(&request, asked.topics.as_deref().unwrap_or_default()).await?;
     }
@@ -81,6 +98,13 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         Part::Tail => body.tail(w),
     };
     Ok(Some(request.reply_in_parts(count, 0, encode).await?))
+}
+
+/// What is asked for twice is answered once.
+fn once_each(topics: &mut Vec<MetadataRequestTopic>) {
+    let key = |topic: &MetadataRequestTopic| (topic.topic_id.0, topic.name.is_some());
+    topics.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name)));
+    topics.dedup_by(|a, b| a.topic_id == b.topic_id && a.name == b.name);
 }
 
 /// Creates the named topics that do not exist, where the broker may. What fails stays unknown in the reply.
@@ -156,6 +180,26 @@ impl Body {
         put_array_len(w, flexible, Some(topic_count))
     }
 
+    /// The head of the answer to a request that names topics by id in a version that has the field and not its meaning.
+    fn head_of_refusal(&self, w: &mut dyn Sink, topic_count: usize) -> Result<(), EncodeError> {
+        let flexible = self.is_flexible();
+        put_i32(w, 0);
+        put_array_len(w, flexible, Some(0))?;
+        put_nullable_string(w, flexible, None)?;
+        put_i32(w, -1);
+        put_array_len(w, flexible, Some(topic_count))
+    }
+
+    fn refused_topic(&self, w: &mut dyn Sink, asked: &MetadataRequestTopic) -> Result<(), EncodeError> {
+        MetadataResponseTopic {
+            error_code: ErrorCode::INVALID_REQUEST,
+            name: Some(asked.name.clone().unwrap_or_default()),
+            topic_id: asked.topic_id,
+            ..MetadataResponseTopic::default()
+        }
+        .encode(w, self.version)
+    }
+
     fn tail(&self, w: &mut dyn Sink) -> Result<(), EncodeError> {
         if (8..=10).contains(&self.version) {
             let asked = self.asked.include_cluster_authorized_operations;
@@ -195,10 +239,17 @@ impl Body {
             // Before version 12 the name may not be null.
             name: if self.version < 12 { Some(name.cloned().unwrap_or_default()) } else { name.cloned() },
             topic_id: asked.topic_id,
-            topic_authorized_operations: OPERATIONS_NOT_ASKED,
+            topic_authorized_operations: self.topic_operations(),
             ..MetadataResponseTopic::default()
         }
         .encode(w, self.version)
+    }
+
+    fn topic_operations(&self) -> i32 {
+        match self.asked.include_topic_authorized_operations {
+            true => TOPIC_OPERATIONS,
+            false => OPERATIONS_NOT_ASKED,
+        }
     }
 
     /// Writes a topic, one partition's values at a time.
@@ -229,8 +280,7 @@ impl Body {
             .encode(w, version)?;
         }
         if version >= 8 {
-            let asked = self.asked.include_topic_authorized_operations;
-            put_i32(w, if asked { TOPIC_OPERATIONS } else { OPERATIONS_NOT_ASKED });
+            put_i32(w, self.topic_operations());
         }
         if flexible {
             put_empty_tags(w);

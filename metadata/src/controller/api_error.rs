@@ -11,7 +11,7 @@ use crate::MetadataError;
 pub struct ApiError {
     /// Kafka's code.
     pub code: ErrorCode,
-    /// What was wrong with which value.
+    /// What was wrong with which value; empty where Kafka leaves it at the code.
     pub message: String,
 }
 
@@ -42,11 +42,11 @@ impl ApiError {
         Self::new(ErrorCode::INVALID_CONFIG, error.kafka_message())
     }
 
-    /// Code and message of a result.
+    /// Code and message of a result; an empty message is none.
     pub(super) fn parts<T>(result: Result<T, Self>) -> (ErrorCode, Option<String>) {
         match result {
             Ok(_) => (ErrorCode::NONE, None),
-            Err(error) => (error.code, Some(error.message)),
+            Err(error) => (error.code, Some(error.message).filter(|message| !message.is_empty())),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Controller<'_> {
             push(&topic.name, self.add_partitions(topic, &mut batch));
         }
         for name in repeated {
-            push(name, Err(ApiError::invalid_request("Duplicate topic in request.")));
+            push(name, Err(ApiError::invalid_request("Duplicate topic name.")));
         }
         let reply = CreatePartitionsResponse { results, ..Default::default() };
         batch.finish(reply, request.validate_only)
@@ -46,12 +46,8 @@ impl Controller<'_> {
 
     fn add_partitions(&self, request: &CreatePartitionsTopic, batch: &mut Batch<'_>) -> Result<(), ApiError> {
         let name = &request.name;
-        let topic = self.image.topics().by_name(name).ok_or_else(|| {
-            ApiError::new(
-                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                "This server does not host this topic-partition.",
-            )
-        })?;
+        let unknown = || ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "");
+        let topic = self.image.topics().by_name(name).ok_or_else(unknown)?;
         let current = i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX);
         let invalid = |message: String| ApiError::new(ErrorCode::INVALID_PARTITIONS, message);
         if request.count == current {

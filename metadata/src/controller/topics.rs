@@ -46,6 +46,15 @@ pub fn creation_configs(broker: &BrokerConfig, topic: &CreatableTopic) -> Vec<Cr
                 unknown_tags: UnknownTags::NONE,
             })
             .collect();
+    // What was asked for is shown as it was written, blanks included; sizes with a unit stay plain numbers.
+    let without_blanks = |text: &Option<String>| text.as_deref().map(|text| text.replace(' ', ""));
+    for written in topic.configs.iter().filter(|written| written.value.is_some()) {
+        if let Some(config) = configs.iter_mut().find(|config| config.name == written.name)
+            && without_blanks(&config.value) == without_blanks(&written.value)
+        {
+            config.value.clone_from(&written.value);
+        }
+    }
     configs.sort_by(|a, b| a.name.cmp(&b.name));
     configs
 }
@@ -357,11 +366,39 @@ impl Controller<'_> {
             *counts.entry(topic).or_default() += 1;
             counts
         });
+        // A topic that is asked for by its name and by its id, too, is not deleted.
+        let ids: BTreeSet<Uuid> =
+            asked.iter().filter(|(name, _)| name.is_none()).map(|(_, id)| *id).collect();
+        let id_of = |name: &Option<String>| {
+            let name = name.as_deref()?;
+            self.image.topics().by_name(name).map(|topic| topic.id())
+        };
+        let in_both: BTreeSet<Uuid> = asked
+            .iter()
+            .filter(|(_, id)| id.is_zero())
+            .filter_map(|(name, _)| id_of(name))
+            .filter(|id| ids.contains(id))
+            .collect();
         for topic in &asked {
             if !done.insert(topic) {
                 continue;
             }
             let (name, id) = topic;
+            if name.is_none() && in_both.contains(id) {
+                continue;
+            }
+            if let Some(known) = id_of(name).filter(|known| id.is_zero() && in_both.contains(known)) {
+                responses.push(DeletableTopicResult {
+                    name: name.clone(),
+                    topic_id: known,
+                    error_code: ErrorCode::INVALID_REQUEST,
+                    error_message: Some(
+                        "The provided topic name maps to an ID that was already supplied.".to_string(),
+                    ),
+                    ..Default::default()
+                });
+                continue;
+            }
             let result = if !enabled {
                 Err(deletion_disabled(api_version))
             } else if counts.get(topic).is_some_and(|count| *count > 1) {
@@ -393,22 +430,17 @@ impl Controller<'_> {
         id: Uuid,
         batch: &mut Batch<'_>,
     ) -> Result<(String, Uuid), ApiError> {
-        let (topic, before) = match (name, id.is_zero()) {
+        let topic = match (name, id.is_zero()) {
             (None, true) => {
                 return Err(ApiError::invalid_request("Neither topic name nor id were specified."));
             }
             (Some(_), false) => {
                 return Err(ApiError::invalid_request("You may not specify both topic name and topic id."));
             }
-            (Some(name), true) => (batch.image().topics().by_name(name), self.image.topics().by_name(name)),
-            (None, false) => (batch.image().topics().by_id(id), self.image.topics().by_id(id)),
+            (Some(name), true) => batch.image().topics().by_name(name),
+            (None, false) => batch.image().topics().by_id(id),
         };
         let Some(topic) = topic.cloned() else {
-            if before.is_some() {
-                return Err(ApiError::invalid_request(
-                    "The provided topic name maps to an ID that was already supplied.",
-                ));
-            }
             return Err(match name {
                 Some(_) => ApiError::new(
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,

@@ -114,14 +114,26 @@ impl Range {
         })
     }
 
+    /// The element of a list that breaks the range.
+    fn broken_in(&self, value: &Value) -> Option<String> {
+        match (self, value) {
+            (Self::OneOf { .. }, Value::List(texts)) => {
+                texts.iter().find(|text| self.broken_by(&Value::String((*text).clone())).is_some()).cloned()
+            }
+            _ => None,
+        }
+    }
+
     /// The limit that `value` breaks, in Kafka's words.
     fn broken_by(&self, value: &Value) -> Option<String> {
         match self {
             Self::Any => None,
             Self::Number { min, max, or } => {
                 let number = value.as_f64()?;
-                if *or == Some(number) {
+                if *or == Some(number) || (*min..=*max).contains(&number) {
                     None
+                } else if let (Some(or), true) = (or, max.is_finite()) {
+                    Some(format!("value must be between {min} and {max} or equal to {or}"))
                 } else if number < *min {
                     Some(format!("value must be at least {min}"))
                 } else if number > *max {
@@ -237,7 +249,12 @@ impl Value {
             PropertyType::String | PropertyType::Class => Self::String(trimmed.to_owned()),
         };
         match range.broken_by(&value) {
-            Some(reason) => Err(invalid(reason)),
+            Some(reason) => match range.broken_in(&value) {
+                Some(element) => {
+                    Err(MetadataError::InvalidValue { name: name.to_owned(), value: element, reason })
+                }
+                None => Err(invalid(reason)),
+            },
             None => Ok(value),
         }
     }
@@ -396,7 +413,7 @@ mod tests {
         let error = Value::parse("n", PropertyType::Int, &range, "10").unwrap_err();
         assert_eq!(
             error.kafka_message(),
-            "Invalid value 10 for configuration n: Value must be no more than 9"
+            "Invalid value 10 for configuration n: Value must be between 1 and 9 or equal to -1"
         );
         let range = Range::parse("{compact,delete}").unwrap();
         assert!(Value::parse("p", PropertyType::List, &range, "compact, delete").is_ok());
