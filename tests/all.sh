@@ -14,7 +14,8 @@ dir=${WEIR_INTEROP_DIR:-$root/target/interop}
 export WEIR_BIN=${CARGO_TARGET_DIR:-$root/target}/checked/weir
 # Tests that compare with Apache Kafka's own classes find them here.
 export WEIR_KAFKA_LIBS=$dir/kafka-4.4.0/libs
-export WEIR_ORACLE_CLASSPATH=$WEIR_KAFKA_LIBS:$dir/kafka-3.9.2/libs
+export WEIR_KAFKA_3_9_LIBS=$dir/kafka-3.9.2/libs
+export WEIR_ORACLE_CLASSPATH=$WEIR_KAFKA_LIBS:$WEIR_KAFKA_3_9_LIBS
 
 step 'set-up: foreign clients' 900 tests/setup.sh
 step 'set-up: their test suites' 900 tests/upstream/setup.sh

@@ -42,7 +42,9 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let broker = Arc::clone(&request.broker);
     let version = request.version;
     let mut asked = request.decode(MetadataRequest::decode)?;
-    if let Some(topics) = &mut asked.topics {
+    let by_id = |topic: &MetadataRequestTopic| topic.name.is_none() || !topic.topic_id.is_zero();
+    let is_refused = version < FIRST_BY_ID && asked.topics.iter().flatten().any(by_id);
+    if let (Some(topics), false) = (&mut asked.topics, is_refused) {
         once_each(topics);
     }
     let asked = request.share(asked);
@@ -73,8 +75,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         return Ok(Some(request.reply_in_parts(count, 0, encode).await?));
     }
     let count = asked.topics.as_ref().map_or(0, Vec::len);
-    let by_id = |topic: &MetadataRequestTopic| topic.name.is_none() || !topic.topic_id.is_zero();
-    if version < FIRST_BY_ID && asked.topics.iter().flatten().any(by_id) {
+    if is_refused {
         let encode = move |part, w: &mut dyn Sink| match part {
             Part::Head => body.head_of_refusal(w, count),
             Part::Item(index) => match asked.topics.as_ref().and_then(|topics| topics.get(index)) {

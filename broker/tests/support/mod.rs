@@ -17,7 +17,7 @@ use weir_protocol::wire::{DecodeError, EncodeError, Reader, Sink};
 /// A request and the response that belongs to it.
 pub(crate) trait Call {
     /// The response.
-    type Response;
+    type Response: std::fmt::Debug;
     /// The api key.
     const API: ApiKey;
     /// Writes the request.
@@ -134,6 +134,11 @@ impl Running {
         self.dir.path()
     }
 
+    /// The address of the first listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The port of the first listener.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
@@ -176,10 +181,7 @@ impl Running {
 
     /// A new connection.
     pub(crate) fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client { stream, correlation_id: 0 }
+        Client::connect(self.address)
     }
 }
 
@@ -212,6 +214,20 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A new connection to whatever broker listens there.
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, correlation_id: 0 }
+    }
+
+    /// Waits no longer than this for an answer.
+    pub(crate) fn patience(self, limit: Duration) -> Client {
+        self.stream.set_read_timeout(Some(limit)).unwrap();
+        self
+    }
+
     /// Sends a request in a version and waits for its response, which must decode to its last byte.
     pub(crate) fn call<C: Call>(&mut self, request: &C, version: i16) -> C::Response {
         self.exchange(request, version, &[]).unwrap()
@@ -220,6 +236,18 @@ impl Client {
     /// As [`Client::call`], with bytes after the request that no field explains.
     pub(crate) fn call_with_tail<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> C::Response {
         self.exchange(request, version, tail).unwrap()
+    }
+
+    /// As [`Client::call`]; otherwise the reason why there is no response.
+    pub(crate) fn call_or_reason<C: Call>(
+        &mut self,
+        request: &C,
+        version: i16,
+    ) -> Result<C::Response, &'static str> {
+        self.exchange(request, version, &[]).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => "does not answer",
+            _ => "closes the connection",
+        })
     }
 
     /// As [`Client::call`]; `None` if the server cut the connection instead of answering.
@@ -237,19 +265,49 @@ impl Client {
         self.stream.try_clone().unwrap()
     }
 
-    fn exchange<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> std::io::Result<C::Response> {
+    /// Sends a request whose response is read by [`Client::receive`].
+    pub(crate) fn send<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> std::io::Result<()> {
         self.correlation_id += 1;
-        self.stream.write_all(&frame(request, version, self.correlation_id, tail))?;
-        self.read::<C>(version)
+        self.stream.write_all(&frame(request, version, self.correlation_id, tail))
+    }
+
+    fn exchange<C: Call>(&mut self, request: &C, version: i16, tail: &[u8]) -> std::io::Result<C::Response> {
+        self.send(request, version, tail)?;
+        self.receive::<C>(version)
+    }
+
+    /// Sends a request with these bytes behind its header, in a version that need not exist, and waits for the bytes
+    /// behind the response's correlation id; `None` if the server cut the connection.
+    pub(crate) fn call_raw(&mut self, (key, version): (i16, i16), body: &[u8]) -> Option<Vec<u8>> {
+        self.correlation_id += 1;
+        let header = RequestHeader {
+            request_api_key: key,
+            request_api_version: version,
+            correlation_id: self.correlation_id,
+            client_id: Some("test".to_string()),
+            ..RequestHeader::default()
+        };
+        let mut frame = vec![0; 4];
+        header.encode(&mut frame, 1).unwrap();
+        frame.extend_from_slice(body);
+        let size = (frame.len() - 4) as u32;
+        frame[..4].copy_from_slice(&size.to_be_bytes());
+        self.stream.write_all(&frame).ok()?;
+        let mut prefix = [0; 8];
+        self.stream.read_exact(&mut prefix).ok()?;
+        let mut body = vec![0; u32::from_be_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize - 4];
+        self.stream.read_exact(&mut body).ok()?;
+        Some(body)
     }
 
     /// Waits for the response to what [`Client::send_only`] sent.
     pub(crate) fn read_response<C: Call>(&mut self, version: i16) -> C::Response {
         self.correlation_id += 1;
-        self.read::<C>(version).unwrap()
+        self.receive::<C>(version).unwrap()
     }
 
-    fn read<C: Call>(&mut self, version: i16) -> std::io::Result<C::Response> {
+    /// Reads the response to the request that was sent last; it must decode to its last byte.
+    pub(crate) fn receive<C: Call>(&mut self, version: i16) -> std::io::Result<C::Response> {
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
         let mut body = vec![0; u32::from_be_bytes(prefix) as usize];

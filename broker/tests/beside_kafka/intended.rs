@@ -1,0 +1,352 @@
+//! What may differ: places whose values mean nothing to the other broker, lists without an order, and the differences
+//! that are intended, each with its reason. An entry that nothing needs any more fails the test.
+
+use weir_protocol::messages::ApiKey;
+
+use super::value::Difference;
+
+/// A place in the answers of an API.
+#[derive(Debug)]
+pub(crate) struct Place {
+    api: ApiKey,
+    /// Field names from the root, `[]` for each element of a list.
+    pub(crate) path: &'static str,
+}
+
+impl Place {
+    pub(crate) fn applies(&self, api: ApiKey) -> bool {
+        self.api == api
+    }
+}
+
+const fn place(api: ApiKey, path: &'static str) -> Place {
+    Place { api, path }
+}
+
+/// A difference that is meant.
+#[derive(Debug)]
+pub(crate) struct Intended {
+    api: ApiKey,
+    /// Start of the scene's name.
+    scene: &'static str,
+    /// Field names from the root, `[]` for each element of a list; `!` behind an element that only one has. It stands
+    /// for what lies below it, too; empty for the whole answer.
+    path: &'static str,
+    /// Start of what Kafka has there.
+    kafka: &'static str,
+    /// Start of what weir has there.
+    weir: &'static str,
+    #[allow(dead_code, reason = "for the reader")]
+    reason: &'static str,
+}
+
+impl Intended {
+    pub(crate) fn covers(&self, api: ApiKey, scene: &str, difference: &Difference) -> bool {
+        let below = difference.path.strip_prefix(self.path);
+        self.api == api
+            && scene.starts_with(self.scene)
+            && below.is_some_and(|below| self.path.is_empty() || below.is_empty() || below.starts_with('.'))
+            && difference.kafka.starts_with(self.kafka)
+            && difference.weir.starts_with(self.weir)
+    }
+}
+
+/// Values that differ from server to server and from run to run. Only whether there is one is compared.
+pub(crate) static MASKED: &[Place] = &[
+    place(ApiKey::CreateTopics, "topics[].topic_id"),
+    place(ApiKey::DescribeCluster, "cluster_id"),
+    place(ApiKey::DescribeCluster, "brokers[].port"),
+    place(ApiKey::DescribeConfigs, "results[].configs[].documentation"),
+    place(ApiKey::DescribeLogDirs, "results[].total_bytes"),
+    place(ApiKey::DescribeLogDirs, "results[].usable_bytes"),
+    place(ApiKey::DescribeProducers, "topics[].partitions[].active_producers[].producer_id"),
+    place(ApiKey::DescribeProducers, "topics[].partitions[].active_producers[].last_timestamp"),
+    place(ApiKey::Fetch, "responses[].partitions[].records[].producer_id"),
+    place(ApiKey::Fetch, "session_id"),
+    place(ApiKey::FindCoordinator, "coordinators[].port"),
+    place(ApiKey::FindCoordinator, "port"),
+    place(ApiKey::InitProducerId, "producer_id"),
+    place(ApiKey::Metadata, "brokers[].port"),
+    place(ApiKey::Metadata, "cluster_id"),
+    place(ApiKey::Produce, "responses[].partition_responses[].log_append_time_ms"),
+];
+
+/// Lists whose order means nothing: Kafka's comes from its hash tables.
+pub(crate) static UNORDERED: &[Place] = &[
+    place(ApiKey::CreatePartitions, "results"),
+    place(ApiKey::CreateTopics, "topics"),
+    place(ApiKey::DeleteTopics, "responses"),
+    place(ApiKey::DescribeLogDirs, "results[].topics"),
+    place(ApiKey::DescribeLogDirs, "results[].topics[].partitions"),
+    place(ApiKey::DescribeProducers, "topics[].partitions[].active_producers"),
+    place(ApiKey::DeleteGroups, "results"),
+    place(ApiKey::DeleteRecords, "topics"),
+    place(ApiKey::DeleteRecords, "topics[].partitions"),
+    place(ApiKey::Fetch, "responses"),
+    place(ApiKey::Fetch, "responses[].partitions"),
+    place(ApiKey::DescribeGroups, "groups[].members"),
+    place(ApiKey::JoinGroup, "members"),
+    place(ApiKey::ListGroups, "groups"),
+    place(ApiKey::ListOffsets, "topics"),
+    place(ApiKey::ListOffsets, "topics[].partitions"),
+    place(ApiKey::Metadata, "topics"),
+    place(ApiKey::OffsetDelete, "topics"),
+    place(ApiKey::OffsetDelete, "topics[].partitions"),
+    place(ApiKey::OffsetFetch, "groups[].topics"),
+    place(ApiKey::OffsetFetch, "groups[].topics[].partitions"),
+    place(ApiKey::OffsetFetch, "topics"),
+    place(ApiKey::OffsetFetch, "topics[].partitions"),
+    place(ApiKey::Produce, "responses"),
+    place(ApiKey::Produce, "responses[].partition_responses"),
+];
+
+/// A message in other words.
+const WORDS: &str = "\"";
+
+const fn intended(
+    (api, scene): (ApiKey, &'static str),
+    path: &'static str,
+    (kafka, weir): (&'static str, &'static str),
+    reason: &'static str,
+) -> Intended {
+    Intended { api, scene, path, kafka, weir, reason }
+}
+
+/// The differences that are meant.
+pub(crate) static INTENDED: &[Intended] = &[
+    intended(
+        (ApiKey::CreateTopics, "create \"many-partitions\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "names the limit",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"very-many-partitions\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "names the limit",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"two-replicas\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "a single node has no cordoned directories",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"three-replicas\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "a single node has no cordoned directories",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"int-overflow\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "names the limit",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"bad-throttled\""),
+        "topics[].error_message",
+        (WORDS, WORDS),
+        "shows the value as it was written",
+    ),
+    intended(
+        (ApiKey::CreateTopics, "create \"format-version\""),
+        "topics[]",
+        ("", ""),
+        "a topic config that 3.9 knows is taken without effect, so that its tools work",
+    ),
+    intended(
+        (ApiKey::Metadata, "created by being asked for"),
+        "topics[]",
+        ("", ""),
+        "the topic is there before the answer; Kafka has the client ask again",
+    ),
+    intended(
+        (ApiKey::Metadata, "a name that collides, created by being asked for"),
+        "topics[]",
+        ("", ""),
+        "as above",
+    ),
+    intended(
+        (ApiKey::CreatePartitions, "extend to far too many"),
+        "results[].error_message",
+        (WORDS, WORDS),
+        "names the limit",
+    ),
+    intended(
+        (ApiKey::CreatePartitions, "extend to the most"),
+        "results[].error_message",
+        (WORDS, WORDS),
+        "names the limit",
+    ),
+    intended(
+        (ApiKey::Produce, ""),
+        "responses[].partition_responses[].error_message",
+        ("null", WORDS),
+        "says what is wrong, where Kafka leaves it at the code",
+    ),
+    intended(
+        (ApiKey::Produce, ""),
+        "responses[].partition_responses[].error_message",
+        (WORDS, WORDS),
+        "names the record, the value and the limit",
+    ),
+    intended(
+        (ApiKey::Produce, ""),
+        "responses[].partition_responses[].record_errors[].batch_index_error_message",
+        (WORDS, WORDS),
+        "names the value and the limit",
+    ),
+    intended(
+        (ApiKey::Produce, "damaged compression: "),
+        "responses[].partition_responses[].error_code",
+        ("UNKNOWN_SERVER_ERROR", ""),
+        "Kafka falls over what cannot be inflated; weir names it",
+    ),
+    intended(
+        (ApiKey::Produce, "bytes behind: "),
+        "responses[].partition_responses[].error_code",
+        ("", "INVALID_RECORD"),
+        "a partition's field holds one batch and nothing else; Kafka drops the start of a second one in silence, and takes other bytes for damage that is worth sending again",
+    ),
+    intended(
+        (ApiKey::Produce, "bytes behind: "),
+        "responses[].partition_responses[].base_offset",
+        ("", "-1"),
+        "as above",
+    ),
+    intended(
+        (ApiKey::Produce, "bytes behind: "),
+        "responses[].partition_responses[].log_start_offset",
+        ("0", "-1"),
+        "as above",
+    ),
+    intended(
+        (ApiKey::Produce, "a broker's header: "),
+        "responses[].partition_responses[].error_code",
+        ("NONE", "INVALID_RECORD"),
+        "what only brokers write into a header is refused: stored as it is, it would mean something else",
+    ),
+    intended(
+        (ApiKey::Produce, "a broker's header: "),
+        "responses[].partition_responses[].base_offset",
+        ("", "-1"),
+        "as above",
+    ),
+    intended(
+        (ApiKey::Produce, "twice: "),
+        "responses[].partition_responses",
+        ("", ""),
+        "both batches are appended and answered; Kafka keeps one and drops the other in silence",
+    ),
+    intended((ApiKey::Produce, "twice: "), "responses", ("", ""), "as above"),
+    intended(
+        (ApiKey::Produce, "damaged compression: an unknown codec"),
+        "responses[].partition_responses[].log_start_offset",
+        ("-1", "0"),
+        "Kafka looks at the codec before the log in old versions only",
+    ),
+    intended(
+        (ApiKey::DeleteRecords, "delete records of a partition twice"),
+        "topics[].partitions",
+        ("1 ", "2 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::DeleteRecords, "delete records of no partitions"),
+        "topics",
+        ("0 ", "1 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "a partition twice"),
+        "topics[].partitions",
+        ("2 ", "3 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "a topic twice"),
+        "topics",
+        ("1 ", "2 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "no partitions"),
+        "topics",
+        ("0 ", "1 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "isolation level 2"),
+        "topics[]",
+        ("", ""),
+        "an unknown isolation level reads uncommitted; Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "offsets-append-time at "),
+        "topics[].partitions[].timestamp",
+        ("17", "17"),
+        "two servers do not append in the same millisecond",
+    ),
+    intended(
+        (ApiKey::DeleteGroups, "what refused joins leave"),
+        "results[]",
+        ("NONE", "GROUP_ID_NOT_FOUND"),
+        "a refused join leaves no empty group behind",
+    ),
+    intended(
+        (ApiKey::ListOffsets, "offsets-cut at -3"),
+        "topics[].partitions[].offset",
+        ("2", "5"),
+        "never a record that was deleted",
+    ),
+    intended(
+        (ApiKey::Produce, "no partitions"),
+        "responses",
+        ("0 ", "1 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::Fetch, "one twice"),
+        "responses[].partitions",
+        ("1 ", "2 "),
+        "each entry of a list is answered",
+    ),
+    intended(
+        (ApiKey::Fetch, "isolation level "),
+        "",
+        ("", ""),
+        "an unknown isolation level reads uncommitted; Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    intended(
+        (ApiKey::Fetch, "at most -1"),
+        "responses[]",
+        ("", ""),
+        "a limit below 0 counts as 0; Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    intended(
+        (ApiKey::Metadata, "by name and by id"),
+        "topics",
+        ("1 ", "2 "),
+        "all that is asked for is answered; Kafka forgets the names where it finds an id",
+    ),
+    intended(
+        (ApiKey::Metadata, "by nothing"),
+        "",
+        ("", ""),
+        "a topic without name and id is unknown; Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    intended(
+        (ApiKey::DescribeTopicPartitions, "describe invalid ones"),
+        "",
+        ("", ""),
+        "one invalid name does not spoil the others; Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    intended(
+        (ApiKey::FindCoordinator, "find "),
+        "",
+        ("", ""),
+        "transactions are not served yet, so nobody coordinates them",
+    ),
+];
