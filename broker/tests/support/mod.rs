@@ -155,11 +155,6 @@ impl Running {
         line.unwrap_or_else(|| panic!("{name} is not on the page:\n{page}")).parse().unwrap()
     }
 
-    /// Where the first listener is.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// How often the limit that a property sets was reached.
     pub(crate) fn limit_reached(&self, property: &str) -> u64 {
         self.metric(&format!("weir_limit_reached_total{{property=\"{property}\"}}"))
