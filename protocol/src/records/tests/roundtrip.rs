@@ -158,7 +158,11 @@ fn append_time_holds_for_every_record() {
         assert_eq!(found, Some(TimestampedOffset { offset: 10, timestamp: 5000 }));
         assert_eq!(find_offset_by_timestamp(&header, &body, 5001, 0, &limits, &mut scratch), Ok(None));
         let newest = find_offset_of_max_timestamp(&header, &body, 0, &limits, &mut scratch).unwrap();
-        assert_eq!(newest.map(|found| found.offset), Some(10), "the first of equals, as Apache Kafka 4.4.0 answers");
+        assert_eq!(
+            newest.map(|found| found.offset),
+            Some(10),
+            "the first of equals, as Apache Kafka 4.4.0 answers"
+        );
         assert_eq!(check(&batch, &log_options()).unwrap().max_timestamp, 5000);
     }
 }
