@@ -12,8 +12,6 @@ more than the unflushed tail and one segment header of each partition."""
 import argparse
 import json
 import shutil
-import socket
-import struct
 import sys
 import tempfile
 import time
@@ -21,6 +19,7 @@ import urllib.request
 from pathlib import Path
 
 import measure
+from frames import Client, Unanswered, batch
 from measure import MIB, Peak, mib, program, rss_anon
 
 TOPIC_PARTITIONS = 1000
@@ -35,68 +34,25 @@ def size(text):
     return int(text)
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def batch(value):
-    """One record in a batch of magic 2."""
-    def varint(n):
-        n = n << 1 if n >= 0 else ~(n << 1)
-        out = b""
-        while n > 0x7F:
-            out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
-        return out + bytes([n])
-    record = b"\0" + varint(0) + varint(0) + varint(-1) + varint(len(value)) + value + varint(0)
-    records = varint(len(record)) + record
-    now = int(time.time() * 1000)
-    inside = struct.pack(">hiqqqhii", 0, 0, now, now, -1, -1, -1, 1) + records
-    return struct.pack(">qiibI", 0, 4 + 1 + 4 + len(inside), -1, 2, crc32c(inside)) + inside
-
-
-def exchange(sock, api_key, api_version, body):
-    header = struct.pack(">hhih", api_key, api_version, 1, 5) + b"start"
-    sock.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-    answer = b""
-    while len(answer) < 4 or len(answer) < 4 + struct.unpack(">i", answer[:4])[0]:
-        more = sock.recv(65536)
-        if not more:
-            raise OSError("closed")
-        answer += more
-    return answer[8:]
-
-
 def serves(address, topic, partition):
     """True when Metadata names the topic without an error and the partition takes a record."""
-    host, port = address.rsplit(":", 1)
-    name = struct.pack(">h", len(topic)) + topic.encode()
+    client = Client(address)
     try:
-        with socket.create_connection((host, int(port)), 5) as sock:
-            sock.settimeout(30)
-            answer = exchange(sock, 3, 1, struct.pack(">i", 1) + name)
-            brokers = struct.unpack(">i", answer[:4])[0]
-            if brokers < 1:
-                return False
-            data = batch(b"first after the start")
-            body = struct.pack(">hhi", -1, -1, 10000) + struct.pack(">i", 1) + name + struct.pack(">iii", 1, partition, len(data)) + data
-            answer = exchange(sock, 0, 7, body)
-            return struct.unpack(">h", answer[4 + len(name) + 4 + 4:][:2])[0] == 0
-    except (OSError, struct.error):
+        if topic not in client.topics([topic]):
+            return False
+        place = topic, partition
+        error, _ = client.produce({place: batch([b"first after the start"], int(time.time() * 1000))})[place]
+        return error == 0
+    except (Unanswered, ValueError):
         return False
+    finally:
+        client.close()
 
 
 def start(broker, topic, timeout=600):
     """Starts the broker and returns the seconds until it serves, and the peak of its anonymous memory until then."""
-    import subprocess
-    with open(broker.log, "ab") as log:
-        began = time.monotonic()
-        broker.process = subprocess.Popen(broker.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=broker.dir,
-                                          preexec_fn=measure.brokers.die_with_parent, start_new_session=True)
+    began = time.monotonic()
+    broker.launch()
     with Peak(broker.pid) as peak:
         while not serves(broker.bootstrap, topic, TOPIC_PARTITIONS - 1):
             if broker.process.poll() is not None:

@@ -5,7 +5,7 @@ from array import array
 
 import load
 from load import BROKER, GROUP, IDEMPOTENT, NO_ANSWER, NO_OFFSET, PARTITIONS, PRODUCERS, SIMPLE_GROUP, TOPIC, TRIMMED
-from wire import Client, Failure, Unanswered, values_of
+from frames import Client, Failure, Unanswered, values_of
 
 # Records are read again from the beginning in every check up to this many; beyond it, some partitions in each check
 # and all of them in the last.

@@ -10,7 +10,7 @@ import time
 from array import array
 from types import SimpleNamespace
 
-from wire import Client, Failure, Unanswered, batch
+from frames import Client, Failure, Unanswered, batch
 
 # Partitions of the topics that the producers fill: what a record of each is called and how the topic is configured.
 TOPICS = {

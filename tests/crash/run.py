@@ -41,7 +41,7 @@ if Path(sys.prefix) != VENV.parents[1]:
 import checks
 import load
 import tails
-from wire import Client, Failure, Unanswered, batch, values_of
+from frames import Client, Failure, Unanswered, batch, values_of
 
 KILL, RECOVERY, STOP, CLEAN = "kill -9", "kill -9 in recovery", "kill -9 in stop", "clean stop"
 DUMP_AT_ONCE = 600  # files for one JVM

@@ -5,7 +5,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from wire import Client, Failure, batch
+from frames import Client, Failure, batch
 
 KIB, MIB = 1 << 10, 1 << 20
 # What opening a partition may read besides its tail: the ends of its files, looked up through their indexes.

@@ -14,24 +14,19 @@ import argparse
 import concurrent.futures
 import importlib
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
 sys.dont_write_bytecode = True
-import brokers
 import kit
-from weir import Skipped
-
-VENV = brokers.INTEROP / "venv" / "bin" / "python"
+import runner
 
 
 def load_cases():
@@ -39,57 +34,10 @@ def load_cases():
         importlib.import_module("cases." + file.stem)
 
 
-def child(options):
-    """Runs one case in this process and writes its outcome."""
-    load_cases()
-    case = kit.CASES[options.child]
-    test = kit.Test(None, options.scratch, {})
-    outcome = {"ok": False, "skipped": None, "error": None}
-    try:
-        case.function(test)
-        kit.check(test.proved, "the case proved nothing")
-        outcome["ok"] = True
-    except Skipped as e:
-        outcome["ok"] = True
-        outcome["skipped"] = str(e)
-    except kit.Failed as e:
-        where = [f for f in traceback.extract_tb(e.__traceback__) if "/cases/" in f.filename]
-        outcome["error"] = (f"[{Path(where[-1].filename).name}:{where[-1].lineno}] " if where else "") + str(e)
-    except BaseException:
-        outcome["error"] = traceback.format_exc()
-    outcome["proved"] = test.proved
-    Path(options.out).write_text(json.dumps(outcome))
-    sys.stdout.flush()
-    os._exit(0 if outcome["ok"] else 1)  # clients' threads are not waited for; servers die with this process
-
-
-def run_case(case, options, base):
+def run_case(case, base):
     scratch = base / "".join(c if c.isalnum() else "_" for c in case.id)  # a comma would make two directories of it
-    scratch.mkdir(parents=True)
-    out = scratch / "outcome.json"
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [str(VENV), __file__, "--child", case.id, "--scratch", str(scratch), "--out", str(out)],
-        stdin=subprocess.DEVNULL, stdout=open(scratch / "stdout.log", "wb"), stderr=subprocess.STDOUT,
-        cwd=scratch, preexec_fn=brokers.die_with_parent, start_new_session=True)
-    late = False
-    try:
-        process.wait(kit.LIMIT)
-    except subprocess.TimeoutExpired:
-        late = True
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+    result = {"id": case.id, **runner.run_case(__file__, case, scratch)}
     release_mounts(scratch)
-    result = {"id": case.id, "seconds": round(time.monotonic() - began, 1)}
-    if out.exists():
-        result.update(json.loads(out.read_text()))
-    else:
-        said = (scratch / "stdout.log").read_text(errors="replace")[-3000:]
-        reason = f"no end within {kit.LIMIT} s" if late else f"ended with {process.returncode}"
-        result.update(ok=False, skipped=None, proved=[], error=f"{reason}\n{said}")
     return result
 
 
@@ -120,36 +68,18 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--skip", action="append", default=[])
-    parser.add_argument("--jobs", type=int, default=3)
-    parser.add_argument("--report")
-    parser.add_argument("--table")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--keep", action="store_true", help="keep the scratch directory")
-    for hidden in ("--child", "--scratch", "--out"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    runner.arguments(parser)
     options = parser.parse_args()
-    if options.child:
-        child(options)
-    if not VENV.exists():
-        sys.exit("not set up: run tests/setup.sh")
     load_cases()
-    cases = [c for c in kit.CASES.values()
-             if (not options.only or any(o in c.id for o in options.only)) and not any(s in c.id for s in options.skip)]
-    if options.list:
-        for c in cases:
-            print(c.id)
-        return 0
-    if not cases:
-        sys.exit("no case matches")
+    if options.child:
+        runner.child(options, kit.Test(None, options.scratch, {}))
+    cases = runner.chosen(options)
     base = Path(tempfile.mkdtemp(prefix="weir-faults-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began, results = time.monotonic(), []
     try:
-        cases.sort(key=lambda c: -c.seconds)  # the long ones first, so that none is left alone at the end
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for future in concurrent.futures.as_completed([pool.submit(run_case, c, options, base) for c in cases]):
+            for future in concurrent.futures.as_completed([pool.submit(run_case, c, base) for c in cases]):
                 r = future.result()
                 results.append(r)
                 word = "skipped" if r["skipped"] else "ok     " if r["ok"] else "FAILED "
@@ -157,7 +87,7 @@ def main():
                 for line in [r["skipped"]] if r["skipped"] else r["proved"]:
                     print("          " + line, flush=True)
                 if not r["ok"]:
-                    print("        " + (r["error"] or "").strip().replace("\n", "\n        "), flush=True)
+                    runner.print_error(r)
     finally:
         release_mounts(base)
         if options.keep or any(not r["ok"] for r in results):

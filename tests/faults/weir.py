@@ -19,10 +19,6 @@ from wire import TIME, Wire
 SEGMENT_BYTES = 1 << 20
 
 
-class Skipped(Exception):
-    """The machine does not allow what a case needs."""
-
-
 class Weir(brokers.Broker):
     """One server in a directory of its own; `start` after `kill` or `stop` starts it on what it left."""
 

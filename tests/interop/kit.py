@@ -41,6 +41,10 @@ class Failed(AssertionError):
     pass
 
 
+class Skipped(Exception):
+    """The machine does not allow what a case needs."""
+
+
 def check(condition, *seen):
     if not condition:
         raise Failed(" ".join(str(s) for s in seen))

@@ -13,22 +13,19 @@ Ends with a line `N passed, N failed`; exit code 1 when anything failed."""
 import argparse
 import concurrent.futures
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 import brokers
 import kit
-
-VENV = brokers.INTEROP / "venv" / "bin" / "python"
+import runner
 
 
 def load_cases():
@@ -38,57 +35,10 @@ def load_cases():
         importlib.import_module("cases." + file.stem)
 
 
-def child(options):
-    """Runs one case in this process and writes its outcome."""
-    load_cases()
-    case = kit.CASES[options.child]
-    hosts = json.loads(options.hosts)
-    test = kit.Test(options.bootstrap, options.scratch, hosts)
-    outcome = {"ok": False, "error": None}
-    try:
-        case.function(test)
-        kit.check(test.proved, "the case proved nothing")
-        outcome["ok"] = True
-    except kit.Failed as e:
-        frame = traceback.extract_tb(e.__traceback__)
-        where = [f for f in frame if "/cases/" in f.filename]
-        outcome["error"] = (f"[{Path(where[-1].filename).name}:{where[-1].lineno}] " if where else "") + str(e)
-    except BaseException:
-        outcome["error"] = traceback.format_exc()
-    outcome["proved"] = test.proved
-    Path(options.out).write_text(json.dumps(outcome))
-    sys.stdout.flush()
-    os._exit(0 if outcome["ok"] else 1)  # clients' threads are not waited for
-
-
 def run_case(case, options, base, hosts):
     scratch = base / case.id.replace("/", "_").replace(" ", "_")
-    scratch.mkdir(parents=True)
-    out = scratch / "outcome.json"
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [str(VENV), __file__, "--child", case.id, "--bootstrap", options.bootstrap, "--scratch", str(scratch),
-         "--out", str(out), "--hosts", json.dumps(hosts)],
-        stdin=subprocess.DEVNULL, stdout=open(scratch / "stdout.log", "wb"), stderr=subprocess.STDOUT,
-        cwd=scratch, preexec_fn=brokers.die_with_parent, start_new_session=True)
-    late = False
-    try:
-        process.wait(kit.LIMIT)
-    except subprocess.TimeoutExpired:
-        late = True
-    try:
-        os.killpg(process.pid, signal.SIGKILL)  # whatever it started goes with it
-    except ProcessLookupError:
-        pass
-    process.wait()
-    result = {"client": case.client, "name": case.name, "seconds": round(time.monotonic() - began, 1)}
-    if out.exists():
-        result.update(json.loads(out.read_text()))
-    else:
-        said = (scratch / "stdout.log").read_text(errors="replace")[-3000:]
-        reason = f"no end within {kit.LIMIT} s" if late else f"ended by itself with {process.returncode}"
-        result.update(ok=False, proved=[], error=f"{reason}\n{said}")
-    return result
+    outcome = runner.run_case(__file__, case, scratch, "--bootstrap", options.bootstrap, "--hosts", json.dumps(hosts))
+    return {"client": case.client, "name": case.name, **outcome}
 
 
 class Hosts:
@@ -147,31 +97,14 @@ def main():
     parser.add_argument("--start")
     parser.add_argument("--override", action="append", default=[], metavar="K=V", help="server property for --start")
     parser.add_argument("--budget", help="memory.budget.bytes for --start weir")
-    parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--skip", action="append", default=[])
-    parser.add_argument("--jobs", type=int, default=3)
-    parser.add_argument("--report")
-    parser.add_argument("--table")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--keep", action="store_true", help="keep the scratch directory")
-    for hidden in ("--child", "--scratch", "--out", "--hosts"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    runner.arguments(parser, "--hosts")
     options = parser.parse_args()
-    if options.child:
-        child(options)
     load_cases()
-    cases = [c for c in kit.CASES.values()
-             if (not options.only or any(o in c.id for o in options.only)) and not any(s in c.id for s in options.skip)]
-    if options.list:
-        for c in cases:
-            print(c.id)
-        return 0
-    if not cases:
-        sys.exit("no case matches")
+    if options.child:
+        runner.child(options, kit.Test(options.bootstrap, options.scratch, json.loads(options.hosts)))
+    cases = runner.chosen(options)
     if not options.bootstrap and not options.start:
         sys.exit("--bootstrap or --start is needed")
-    if not VENV.exists():
-        sys.exit("not set up: run tests/setup.sh")
 
     base = Path(tempfile.mkdtemp(prefix="weir-interop-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -186,8 +119,6 @@ def main():
             print(f"{broker.kind} serves on {broker.bootstrap} after {broker.start_seconds:.1f} s", flush=True)
         java = any(c.client.startswith(("java", "tools", "streams", "connect")) for c in cases)
         hosts = Hosts(base, brokers.KAFKA_VERSIONS if java else ())
-        # The long ones first, so that none is left alone at the end.
-        cases.sort(key=lambda c: -c.seconds)
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             running = {pool.submit(run_case, c, options, base, hosts.ports): c for c in cases}
             for future in concurrent.futures.as_completed(running):
@@ -196,7 +127,7 @@ def main():
                 word = "ok    " if r["ok"] else "FAILED"
                 print(f"{word} {r['client']}/{r['name']}  {r['seconds']} s", flush=True)
                 if not r["ok"]:
-                    print("       " + (r["error"] or "").strip().replace("\n", "\n       "), flush=True)
+                    runner.print_error(r)
                     if broker and broker.process.poll() is not None:
                         print(f"       the broker ended with {broker.process.returncode}:\n{broker.tail()}", flush=True)
                         for f in running:

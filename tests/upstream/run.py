@@ -13,12 +13,10 @@ Ends with a line `N passed, N failed`; exit code 1 when anything failed."""
 import argparse
 import concurrent.futures
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "interop"))
 sys.dont_write_bytecode = True
 import brokers
+import runner
 
 UPSTREAM = brokers.INTEROP / "upstream"
 SECTION = "## Their own test suites"
@@ -52,20 +51,8 @@ class Listed:
 
 def run(command, log, limit, env=None, cwd=None):
     """Runs a suite to its end and returns its output and whether it ended within `limit` seconds."""
-    with open(log, "wb") as out:
-        process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=cwd,
-                                   env={**os.environ, **(env or {})}, preexec_fn=brokers.die_with_parent, start_new_session=True)
-        try:
-            process.wait(limit)
-            ended = True
-        except subprocess.TimeoutExpired:
-            ended = False
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
-    return Path(log).read_text(errors="replace"), ended
+    code = runner.run_to_end(command, log, limit, cwd, env)
+    return Path(log).read_text(errors="replace"), code is not None
 
 
 # Each suite: (tests, bootstrap, logs) -> {test: (passed, seconds, what went wrong)}. A test that did not report is missing.

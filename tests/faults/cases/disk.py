@@ -9,8 +9,8 @@ import subprocess
 import time
 
 import wire
-from kit import Failed, case, check, equal, wait_until
-from weir import Load, Mount, Skipped, Weir, admin, fill, read_all, topic_of
+from kit import Failed, Skipped, case, check, equal, wait_until
+from weir import Load, Mount, Weir, admin, fill, read_all, topic_of
 
 # What clients send a request again for: of a produce request, and of a group's commit.
 RETRIABLE_COMMIT = (14, 15, 16)

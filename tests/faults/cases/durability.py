@@ -6,8 +6,8 @@ import threading
 import time
 
 import wire
-from kit import case, check, equal, wait_until
-from weir import Skipped, Weir, admin, read_all, topic_of
+from kit import Skipped, case, check, equal, wait_until
+from weir import Weir, admin, read_all, topic_of
 
 SOURCE = r"""
 #define _GNU_SOURCE

@@ -55,6 +55,8 @@ APIS = {
                     (("throttle_ms", "i32"),
                      ("topics", TOPICS(("index", "i32"), ("offset", "i64"), ("leader_epoch", "i32"), ("metadata", "str"),
                                        ("error", "i16"))), ("error", "i16"))),
+    "FindCoordinator": (10, 0, False, (("group", "str"),),
+                        (("error", "i16"), ("node", "i32"), ("host", "str"), ("port", "i32"))),
     "CreateTopics": (19, 7, True,
                      (("topics", [(("name", "str"), ("partitions", "i32"), ("replication", "i16"),
                                    ("assignments", [(("index", "i32"), ("brokers", ["i32"]))]),
@@ -188,6 +190,12 @@ class Client:
         host, port = address.rsplit(":", 1)
         self.address, self.timeout, self.socket, self.count = (host, int(port)), timeout, None, 0
 
+    def connect(self):
+        """Opens the connection now; OSError when that fails."""
+        if self.socket is None:
+            self.socket = socket.create_connection(self.address, self.timeout)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
     def close(self):
         if self.socket:
             self.socket.close()
@@ -197,12 +205,10 @@ class Client:
         """The answer as a dictionary."""
         key, version, flexible, request, response = APIS[api]
         self.count += 1
-        head = struct.pack(">hhih", key, version, self.count, 5) + b"crash" + (b"\0" if flexible else b"")
+        head = struct.pack(">hhih", key, version, self.count, 5) + b"tests" + (b"\0" if flexible else b"")
         frame = head + encode(fields, request, flexible)
         try:
-            if self.socket is None:
-                self.socket = socket.create_connection(self.address, self.timeout)
-                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connect()
             self.socket.sendall(struct.pack(">i", len(frame)) + frame)
             reader = Reader(self._read(struct.unpack(">i", self._read(4))[0]))
         except OSError as e:
@@ -260,12 +266,17 @@ class Client:
                            topics=[{"name": t, "partitions": p} for t, p in wanted.items()])
         return {(t["name"], p["index"]): (p["error"], p["base_offset"]) for t in answer["topics"] for p in t["partitions"]}
 
+    def fetched(self, topic, index, offset, max_bytes=1 << 20, max_wait_ms=0, min_bytes=0, committed=False):
+        """What a fetch of one partition answers, as a dictionary."""
+        answer = self.call("Fetch", replica=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+                           isolation=int(committed), session=0, epoch=-1, forgotten=[], rack="",
+                           topics=[{"name": topic, "partitions": [{
+                               "index": index, "leader_epoch": -1, "offset": offset, "log_start": -1, "max_bytes": max_bytes}]}])
+        return answer["topics"][0]["partitions"][0]
+
     def fetch(self, topic, index, offset, max_bytes=1 << 20):
         """(error, log start, high watermark, records as bytes)."""
-        answer = self.call("Fetch", replica=-1, max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, isolation=0, session=0,
-                           epoch=-1, forgotten=[], rack="", topics=[{"name": topic, "partitions": [{
-                               "index": index, "leader_epoch": -1, "offset": offset, "log_start": -1, "max_bytes": max_bytes}]}])
-        p = answer["topics"][0]["partitions"][0]
+        p = self.fetched(topic, index, offset, max_bytes)
         return p["error"], p["log_start"], p["high_watermark"], p["records"] or b""
 
 
@@ -296,14 +307,14 @@ def _varint(n):
     return _uvarint((n << 1) ^ (n >> 63))
 
 
-def batch(values, timestamp_ms, producer=(-1, -1, -1)):
-    """An uncompressed batch v2. `producer`: id, epoch, first sequence."""
+def batch(values, timestamp_ms, producer=(-1, -1, -1), base_offset=0, epoch=-1):
+    """An uncompressed batch v2. `producer`: id, epoch, first sequence; `epoch`: the leader's."""
     records = bytearray()
     for delta, value in enumerate(values):
         record = b"\0" + _varint(0) + _varint(delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
         records += _varint(len(record)) + record
     covered = struct.pack(">hiqqqhii", 0, len(values) - 1, timestamp_ms, timestamp_ms, *producer, len(values)) + records
-    return struct.pack(">qiibI", 0, 4 + 1 + 4 + len(covered), -1, 2, crc32c(covered)) + covered
+    return struct.pack(">qiibI", base_offset, 4 + 1 + 4 + len(covered), epoch, 2, crc32c(covered)) + covered
 
 
 def values_of(data):
