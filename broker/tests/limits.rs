@@ -24,7 +24,6 @@ fn start(properties: &str) -> Running {
 /// The limit's counter tells of it, the server goes on, and nothing is left but what `allowed` names.
 fn reached(server: &Running, property: &str, allowed: &[&str]) {
     assert!(server.limit_reached(property) > 0, "{property} was not counted");
-    let deadline = Instant::now() + Duration::from_secs(60);
     let held = || {
         let budgets = server.budgets().into_iter().skip(1);
         budgets
@@ -32,8 +31,14 @@ fn reached(server: &Running, property: &str, allowed: &[&str]) {
             .map(|it| it.name)
             .collect::<Vec<_>>()
     };
-    while !held().is_empty() {
-        assert!(Instant::now() < deadline, "still leased: {:?}", held());
+    wait_until(|| held().is_empty(), || format!("still leased: {:?}", held()));
+}
+
+/// Waits for what must come; far longer than a starved machine needs.
+fn wait_until(mut condition: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{}", otherwise());
         sleep(Duration::from_millis(10));
     }
 }
@@ -64,12 +69,32 @@ fn batch(timestamp: i64, producer: Option<i64>) -> Vec<u8> {
     batch.build().unwrap()
 }
 
-fn produce(client: &mut Client, topic: &str, records: Vec<u8>) -> ErrorCode {
+fn produce_request(topic: &str, records: Vec<u8>) -> ProduceRequest {
     let data = PartitionProduceData { index: 0, records: Some(records), ..PartitionProduceData::default() };
     let topic =
         TopicProduceData { name: topic.to_string(), partition_data: vec![data], ..Default::default() };
-    let request = ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() };
-    client.call(&request, 9).responses[0].partition_responses[0].error_code
+    ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() }
+}
+
+fn produce(client: &mut Client, topic: &str, records: Vec<u8>) -> ErrorCode {
+    client.call(&produce_request(topic, records), 9).responses[0].partition_responses[0].error_code
+}
+
+/// Sets a property of all brokers while the server runs.
+fn set(client: &mut Client, property: &str, value: &str) -> ErrorCode {
+    let config = IncrementalAlterConfigsRequestAlterableConfig {
+        name: property.to_string(),
+        value: Some(value.to_string()),
+        ..Default::default()
+    };
+    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
+        resource_type: 4,
+        resource_name: String::new(),
+        configs: vec![config],
+        ..Default::default()
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    client.call(&request, 1).responses[0].error_code
 }
 
 fn new_topic(name: &str, partitions: i32) -> CreateTopicsRequest {
@@ -91,10 +116,10 @@ fn max_connections() {
     assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
     lives(&mut first);
     drop(second);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while server.client().try_call(&ApiVersionsRequest::default(), 0).is_none() {
-        assert!(Instant::now() < deadline, "the place of a closed connection stays taken");
-    }
+    wait_until(
+        || server.client().try_call(&ApiVersionsRequest::default(), 0).is_some(),
+        || "the place of a closed connection stays taken".to_string(),
+    );
     reached(&server, "max.connections", &[]);
 }
 
@@ -106,19 +131,7 @@ fn max_connections_per_ip_and_its_exceptions() {
     assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
     reached(&server, "max.connections.per.ip", &[]);
     // The limit is dynamic, and so are the exceptions from it.
-    let config = IncrementalAlterConfigsRequestAlterableConfig {
-        name: "max.connections.per.ip.overrides".to_string(),
-        value: Some("127.0.0.1:2".to_string()),
-        ..Default::default()
-    };
-    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
-        resource_type: 4,
-        resource_name: String::new(),
-        configs: vec![config],
-        ..Default::default()
-    };
-    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
-    assert_eq!(first.call(&request, 1).responses[0].error_code, ErrorCode::NONE);
+    assert_eq!(set(&mut first, "max.connections.per.ip.overrides", "127.0.0.1:2"), ErrorCode::NONE);
     let mut second = server.client();
     lives(&mut second);
     assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));
@@ -323,12 +336,8 @@ fn max_waiting_requests() {
             client
         })
         .collect();
-    let deadline = Instant::now() + Duration::from_secs(60);
     let purgatory = r#"kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"}"#;
-    while server.metric(purgatory) < 3 {
-        assert!(Instant::now() < deadline, "{} wait", server.metric(purgatory));
-        sleep(Duration::from_millis(20));
-    }
+    wait_until(|| server.metric(purgatory) >= 3, || format!("{} wait", server.metric(purgatory)));
     let began = Instant::now();
     let answer = client.call(&fetch(-1, 0, 1, 20_000), 11);
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
@@ -360,12 +369,7 @@ fn as_many_fetches_as_may_wait_do_and_all_go_on() {
         })
         .collect();
     // Once one of them finds no place, all places are taken.
-    for _ in 0..600 {
-        if server.limit_reached("max.waiting.requests") > 0 {
-            break;
-        }
-        sleep(Duration::from_millis(100));
-    }
+    wait_until(|| server.limit_reached("max.waiting.requests") > 0, || "all found a place".to_string());
     assert_eq!(produce(&mut client, "t", batch(1, None)), ErrorCode::NONE);
     let mut woken = 0;
     for mut client in waiting {
@@ -474,9 +478,7 @@ fn receive_stall_timeout_ms() {
     client.create(&[("t", 1, &[])]);
     let mut large = BatchBuilder::new(Codec::None);
     large.append(1, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
-    let data = PartitionProduceData { index: 0, records: Some(large.build().unwrap()), ..Default::default() };
-    let topic = TopicProduceData { name: "t".to_string(), partition_data: vec![data], ..Default::default() };
-    let request = ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() };
+    let request = produce_request("t", large.build().unwrap());
     let bytes = frame(&request, 9, 1, &[]);
     // More than fit in the share, each stopped in the middle of its batch.
     let stalled: Vec<TcpStream> = (0..30)
@@ -498,19 +500,7 @@ fn receive_stall_timeout_ms() {
 fn what_would_be_raised_beyond_the_plan_while_the_server_runs_is_refused() {
     let server = start("max.connections=3");
     let mut client = server.client();
-    let config = IncrementalAlterConfigsRequestAlterableConfig {
-        name: "max.connections".to_string(),
-        value: Some("1000".to_string()),
-        ..Default::default()
-    };
-    let resource = IncrementalAlterConfigsRequestAlterConfigsResource {
-        resource_type: 4,
-        resource_name: String::new(),
-        configs: vec![config],
-        ..Default::default()
-    };
-    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
-    assert_eq!(client.call(&request, 1).responses[0].error_code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(set(&mut client, "max.connections", "1000"), ErrorCode::INVALID_REQUEST);
     let mut others = [server.client(), server.client()];
     others.iter_mut().for_each(lives);
     assert!(is_closed(&mut TcpStream::connect(server.address()).unwrap()));

@@ -450,27 +450,6 @@ mod tests {
     }
 
     #[test]
-    fn kafkas_own_server_properties_are_accepted_as_they_are() {
-        let loaded = load(
-            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n\
-             listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n\
-             advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n\
-             controller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL\n\
-             num.network.threads=3\nnum.io.threads=8\nsocket.send.buffer.bytes=102400\nsocket.receive.buffer.bytes=102400\n\
-             socket.request.max.bytes=104857600\nlog.dirs=/tmp/kraft-combined-logs\nnum.partitions=1\n\
-             num.recovery.threads.per.data.dir=1\noffsets.topic.replication.factor=1\n\
-             share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.hours=168\n\
-             log.segment.bytes=1073741824\nlog.retention.check.interval.ms=300000\n",
-        )
-        .unwrap();
-        assert!(loaded.notes.iter().all(|note| note.level == NoteLevel::Info), "{:?}", loaded.notes);
-        let threads = loaded.notes.iter().find(|note| note.property == "num.io.threads").unwrap();
-        assert!(threads.text.contains("worker threads"));
-    }
-
-    #[test]
     fn every_wrong_value_is_reported_at_once() {
         let errors = load("num.partitions=0\nlog.retention.ms=x\nmemory.budget.bytes=1m").unwrap_err();
         assert_eq!(errors.0.len(), 3, "{errors}");

@@ -3,23 +3,11 @@
 use std::time::Duration;
 
 use weir_broker::Server;
-use weir_metadata::properties::{BrokerConfig, PropertySet};
 use weir_protocol::records::Codec;
 
-use super::{FetchOptions, ProduceOptions, fetch, produce};
+use crate::load::tests::server;
 
-async fn server(dir: &tempfile::TempDir) -> Server {
-    let mut properties = PropertySet::embedded();
-    for setting in [
-        &format!("log.dirs={}", dir.path().display()),
-        "listeners=PLAINTEXT://127.0.0.1:0",
-        "http.listener=",
-        "memory.budget.bytes=64MiB",
-    ] {
-        properties.set_override(setting).unwrap();
-    }
-    Server::start(BrokerConfig::from_properties(&properties).unwrap().config).await.unwrap()
-}
+use super::{FetchOptions, ProduceOptions, fetch, produce};
 
 fn producing(server: &Server) -> ProduceOptions {
     ProduceOptions {

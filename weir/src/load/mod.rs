@@ -8,7 +8,7 @@ pub(crate) mod fetch;
 pub(crate) mod latency;
 pub(crate) mod produce;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::BatchError;

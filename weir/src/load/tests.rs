@@ -10,7 +10,8 @@ use super::produce::{Produce, batch_of};
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::records::BatchHeader;
 
-async fn server(dir: &tempfile::TempDir) -> Server {
+/// A broker of 64 MiB in this process, on a port of its own.
+pub(crate) async fn server(dir: &tempfile::TempDir) -> Server {
     let mut properties = PropertySet::embedded();
     for setting in [
         &format!("log.dirs={}", dir.path().display()),

@@ -268,17 +268,21 @@ fn a_flipped_bit_a_cut_and_a_wrong_entry_are_named_with_their_places() {
     assert_eq!((totals.damages, damages(&lines).len()), (1, 1));
 }
 
-#[test]
-fn files_garbled_at_random_never_end_the_dump() {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
-    println!("SEED={seed}");
-    let mut state = seed;
-    let mut below = |limit: usize| {
+/// Numbers below a limit, from a seed that is printed and that SEED sets.
+fn seeded(default: u64) -> impl FnMut(usize) -> usize {
+    let mut state = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default);
+    println!("SEED={state}");
+    move |limit| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state % limit.max(1) as u64) as usize
-    };
+    }
+}
+
+#[test]
+fn files_garbled_at_random_never_end_the_dump() {
+    let mut below = seeded(0x5eed);
     let root = tempfile::tempdir().unwrap();
     write_directory(root.path());
     let dir = root.path().join("shown-0");
@@ -325,18 +329,10 @@ fn corpus() -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus_and_thousands_of_its_kin_are_shown() {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x0dd_b0a7_u64);
-    println!("SEED={seed}");
+    let mut below = seeded(0x0dd_b0a7);
     let corpus = corpus();
     assert!(corpus.len() >= fuzz::NAMES.len());
     corpus.iter().for_each(|seed| fuzz::fuzz_log_dump(seed));
-    let mut state = seed;
-    let mut below = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % limit.max(1) as u64) as usize
-    };
     for _ in 0..3000 {
         let mut bytes = corpus[below(corpus.len())].clone();
         for _ in 0..=below(3) {
