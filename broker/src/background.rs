@@ -107,27 +107,34 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn begin(now: Instant) -> Self {
-        Schedule { checkpoint: now, flushes_seen: 0, retention: now, scrub: Scrubber::new() }
+    fn begin(broker: &Broker) -> Self {
+        let now = Instant::now();
+        let delay = broker.config.load().get(keys::LOG_INITIAL_TASK_DELAY_MS).max(0) as u64;
+        Schedule {
+            checkpoint: now,
+            flushes_seen: 0,
+            retention: now + Duration::from_millis(delay),
+            scrub: Scrubber::new(),
+        }
     }
 }
 
 async fn look_after_logs(broker: Arc<Broker>) {
     let mut beat = interval(LOGS_EVERY);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut schedule = Schedule::begin(Instant::now());
+    let mut schedule = Schedule::begin(&broker);
     loop {
         beat.tick().await;
-        let broker = Arc::clone(&broker);
+        let own = Arc::clone(&broker);
         let round = tokio::task::spawn_blocking(move || {
-            one_round(&broker, &mut schedule);
+            one_round(&own, &mut schedule);
             schedule
         });
         match round.await {
             Ok(back) => schedule = back,
             Err(error) => {
                 tracing::error!("the thread that looks after the logs failed: {error}");
-                schedule = Schedule::begin(Instant::now());
+                schedule = Schedule::begin(&broker);
             }
         }
     }

@@ -253,6 +253,8 @@ pub struct Log {
     pub(crate) config: RwLock<Arc<LogConfig>>,
     /// Oldest first; never empty; the last one is the active one.
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// How often segments were taken out of the list; changes under its lock.
+    pub(crate) removals: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) epochs: Mutex<LeaderEpochs>,
     pub(crate) recent: Mutex<RecentBatches>,
@@ -511,6 +513,28 @@ impl Log {
         let next = segments.get(index + 1).map(|segment| segment.base_offset);
         // There is always an active segment.
         (Arc::clone(&segments[index]), next)
+    }
+
+    /// Runs a lookup, which reads the log's bounds first and the list of segments then. One that fails while segments
+    /// are taken away has looked at both before and after, or for a file that is gone: it is run again.
+    pub(crate) fn beside_removals<T, E>(&self, mut lookup: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        loop {
+            let seen = self.removals.load(Ordering::Acquire);
+            let found = lookup();
+            if found.is_ok() || self.removals.load(Ordering::Acquire) == seen {
+                return found;
+            }
+        }
+    }
+
+    /// Takes segments out of the list; their files are removed after.
+    pub(crate) fn take_out(
+        &self,
+        take: impl FnOnce(&mut Vec<Arc<Segment>>) -> Vec<Arc<Segment>>,
+    ) -> Vec<Arc<Segment>> {
+        let mut segments = self.segments.write();
+        self.removals.fetch_add(1, Ordering::AcqRel);
+        take(&mut segments)
     }
 
     /// All segments, oldest first.

@@ -87,7 +87,7 @@ impl Log {
     /// [`StorageError::Io`]; a file that cannot be removed is left over and named.
     pub fn apply_retention(&self, now_ms: i64) -> Result<Retained, StorageError> {
         let config = self.config();
-        let mut doomed = Vec::new();
+        let doomed;
         {
             let mut writer = self.writer.lock();
             if writer.closed {
@@ -127,9 +127,10 @@ impl Log {
                 self.roll_locked(&mut writer, base_offset, now_ms, &config)
                     .map_err(|error| self.note_failure(&mut writer, "roll", error, now_ms))?;
             }
-            doomed.extend(self.segments.write().drain(..due));
-            let first_base = self.segments.read().first().map_or(0, |segment| segment.base_offset);
+            // The log start comes first: a reader must never miss what it still counts as there.
+            let first_base = self.segments.read().get(due).map_or(0, |segment| segment.base_offset);
             self.advance_log_start(&mut writer, first_base);
+            doomed = self.take_out(|segments| segments.drain(..due).collect());
             // Until the files are gone: a start that finds them must not let the log begin with them again.
             self.log_dir.set_log_start(&self.topic_partition, Some(self.log_start_offset().get()));
             let gone: Vec<i64> =
@@ -190,6 +191,8 @@ impl Log {
     /// Removes the files of a segment that is no longer in the list; the `.log` file goes first, so that what a crash
     /// leaves is orphaned indexes. Readers that hold the file finish undisturbed.
     pub(crate) fn delete_segment_files(&self, segment: &Segment) -> Result<(), StorageError> {
+        // No lookup builds an index of it anew.
+        let _gone = segment.end();
         segment.close_handles();
         let place = self.place(segment.base_offset);
         let disk = self.shared.handles.disk();

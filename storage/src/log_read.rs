@@ -109,18 +109,23 @@ impl Log {
         min_one_batch: bool,
         isolation: Isolation,
     ) -> Result<LogRead, StorageError> {
+        self.beside_removals(|| self.read_once(offset, max_bytes, min_one_batch, isolation))
+    }
+
+    fn read_once(
+        &self,
+        offset: i64,
+        max_bytes: u32,
+        min_one_batch: bool,
+        isolation: Isolation,
+    ) -> Result<LogRead, StorageError> {
         // The bounds come before the sizes: what is below them is completely written.
         let log_end_offset = self.log_end_offset();
         let high_watermark = self.high_watermark();
         let last_stable_offset = self.last_stable_offset();
         let log_start_offset = self.log_start_offset();
         if offset < log_start_offset.get() || offset > log_end_offset.get() {
-            return Err(StorageError::OffsetOutOfRange {
-                topic_partition: self.topic_partition.clone(),
-                offset,
-                start: log_start_offset.get(),
-                end: log_end_offset.get(),
-            });
+            return Err(self.out_of_range(offset));
         }
         let bound = match isolation {
             Isolation::LogEnd => log_end_offset.get(),
@@ -239,7 +244,20 @@ impl Log {
         }
     }
 
+    fn out_of_range(&self, offset: i64) -> StorageError {
+        StorageError::OffsetOutOfRange {
+            topic_partition: self.topic_partition.clone(),
+            offset,
+            start: self.log_start_offset().get(),
+            end: self.log_end_offset().get(),
+        }
+    }
+
     pub(crate) fn gap(&self, segment: &Segment, offset: i64, next: i64) -> StorageError {
+        if offset < self.log_start_offset().get() {
+            // Deleted since the log's bounds were read.
+            return self.out_of_range(offset);
+        }
         count(&self.shared.counters.gaps_found, 1);
         let path = self.place(segment.base_offset).path(LOG_SUFFIX);
         // Once: a reader asks again and again.
@@ -274,8 +292,9 @@ impl Log {
             Ok(found) => return Ok(found),
             Err(error) => error,
         };
-        let FindError::BadIndex(reason) = error else {
-            return Err(self.find_error(segment, offset, error));
+        let reason = match error {
+            FindError::BadIndex(reason) if !segment.has_ended() => reason,
+            error => return Err(self.find_error(segment, offset, error)),
         };
         count(&self.shared.counters.index_rebuilds, 1);
         tracing::warn!(

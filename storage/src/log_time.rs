@@ -52,6 +52,14 @@ impl Log {
         timestamp: i64,
         mut search: impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
     ) -> Result<Option<(TimestampedOffset, i32)>, E> {
+        self.beside_removals(|| self.offset_for_timestamp_once(timestamp, &mut search))
+    }
+
+    fn offset_for_timestamp_once<E: From<StorageError>>(
+        &self,
+        timestamp: i64,
+        search: &mut impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
+    ) -> Result<Option<(TimestampedOffset, i32)>, E> {
         let log_start = self.log_start_offset().get();
         let high_watermark = self.high_watermark().get();
         let segments = self.all_segments();
@@ -102,6 +110,13 @@ impl Log {
         &self,
         mut search: impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
     ) -> Result<Option<(TimestampedOffset, i32)>, E> {
+        self.beside_removals(|| self.offset_of_max_timestamp_once(&mut search))
+    }
+
+    fn offset_of_max_timestamp_once<E: From<StorageError>>(
+        &self,
+        search: &mut impl FnMut(&BatchRange) -> Result<Option<TimestampedOffset>, E>,
+    ) -> Result<Option<(TimestampedOffset, i32)>, E> {
         let log_start = self.log_start_offset().get();
         let mut best: Option<(i64, i64)> = None;
         let mut at_start = None;
@@ -118,7 +133,7 @@ impl Log {
         let mut found: Option<(TimestampedOffset, i32)> = None;
         // The log may start inside of a batch whose largest timestamp is gone.
         for offset in at_start.into_iter().chain(best.map(|(_, offset)| offset)) {
-            let other = self.max_timestamp_in(offset, &mut search)?;
+            let other = self.max_timestamp_in(offset, search)?;
             if let Some(other) = other
                 && found.is_none_or(|(found, _)| other.0.timestamp > found.timestamp)
             {

@@ -40,11 +40,10 @@ impl Log {
             });
         }
         self.recent.lock().clear();
-        let removed = {
-            let mut segments = self.segments.write();
+        let removed = self.take_out(|segments| {
             let keep = segments.partition_point(|segment| segment.base_offset <= offset).max(1);
             segments.split_off(keep)
-        };
+        });
         for segment in removed.iter().rev() {
             self.delete_segment_files(segment)?;
         }
@@ -167,7 +166,7 @@ impl Log {
             Segment::create(self.place(offset), self.shared.segments.segment())
                 .map_err(|error| self.io_error("create", offset, error))?,
         );
-        *self.segments.write() = vec![Arc::clone(&segment)];
+        self.take_out(|segments| std::mem::replace(segments, vec![Arc::clone(&segment)]));
         writer.active = segment;
         writer.index = IndexBuilder::new();
         writer.first_timestamp = None;

@@ -6,7 +6,7 @@
 //! is that of the unflushed tail. Whatever else is damaged (indexes, snapshots, epochs) is rebuilt with a warning.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -76,6 +76,7 @@ impl Log {
             topic_partition: options.topic_partition,
             dir: options.dir,
             segments: RwLock::new(loaded.segments),
+            removals: AtomicU64::new(0),
             writer: Mutex::new(writer),
             epochs: Mutex::new(loaded.epochs),
             recent: Mutex::new(RecentBatches::default()),

@@ -25,6 +25,9 @@ pub const LOG_SUFFIX: &str = ".log";
 /// A walk from an index entry that is longer than this did not meet the entries that should be there.
 pub(crate) const LONGEST_WALK_BYTES: u64 = 1 << 20;
 
+/// Stands for the number of rebuilds of a segment whose files are removed.
+const ENDED: u32 = u32::MAX;
+
 /// The result of looking for an offset in a segment.
 #[derive(Debug)]
 pub(crate) enum Find {
@@ -82,7 +85,7 @@ pub(crate) struct Segment {
     pub(crate) time_index: TimeIndex,
     /// The largest timestamp, once it is known.
     max_timestamp: Mutex<Option<TimestampOffset>>,
-    /// How often the indexes were rebuilt; the lock keeps two from doing it at once.
+    /// How often the indexes were rebuilt; the lock keeps two from doing it at once. [`ENDED`] once the files go.
     rebuilt: Mutex<u32>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
@@ -286,7 +289,7 @@ impl Segment {
         seen: u32,
     ) -> Result<(), FindError> {
         let mut rebuilt = self.rebuilt.lock();
-        if *rebuilt != seen {
+        if *rebuilt != seen || *rebuilt == ENDED {
             return Ok(());
         }
         let mut window = vec![0; SCAN_WINDOW_BYTES];
@@ -312,6 +315,18 @@ impl Segment {
         *self.max_timestamp.lock() = Some(builder.largest);
         *rebuilt += 1;
         Ok(())
+    }
+
+    /// From now on the indexes are not rebuilt any more. The guard is held while the files are removed.
+    pub(crate) fn end(&self) -> impl Drop + '_ {
+        let mut rebuilt = self.rebuilt.lock();
+        *rebuilt = ENDED;
+        rebuilt
+    }
+
+    /// True once the files go.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.rebuilt.lock() == ENDED
     }
 
     /// How often the indexes were rebuilt.

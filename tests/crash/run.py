@@ -57,6 +57,7 @@ class Rounds:
         overrides = {
             "log.dirs": ",".join(map(str, self.dirs)),
             "log.retention.check.interval.ms": "1000",
+            "log.initial.task.delay.ms": "0",
             "offsets.topic.segment.bytes": str(1 << 20),
             # Snapshots of the metadata, while things die.
             "metadata.log.max.record.bytes.between.snapshots": "30000",

@@ -65,6 +65,7 @@ keys! {
     LOG_DIR: Vec<String> = "log.dir";
     LOG_DIRS: Option<Vec<String>> = "log.dirs";
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: i32 = "log.flush.offset.checkpoint.interval.ms";
+    LOG_INITIAL_TASK_DELAY_MS: i64 = "log.initial.task.delay.ms";
     LOG_RETENTION_CHECK_INTERVAL_MS: i64 = "log.retention.check.interval.ms";
     LOG_RETENTION_HOURS: i32 = "log.retention.hours";
     LOG_RETENTION_MINUTES: Option<i32> = "log.retention.minutes";

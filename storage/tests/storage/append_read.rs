@@ -1,7 +1,9 @@
 //! Appends and reads of one log: what comes out is what went in, found by offset and by time.
 
+use std::sync::atomic::Ordering;
+
 use crate::common::{Batch, Home, NOW, Random, bytes_of, headers, read_all};
-use weir_storage::{Isolation, LogConfig, StorageError, in_memory};
+use weir_storage::{Isolation, Log, LogConfig, StorageError, in_memory};
 
 #[test]
 fn what_was_appended_is_read_back_with_offsets_and_epoch_stamped() {
@@ -258,6 +260,56 @@ fn a_reader_that_holds_a_range_is_not_disturbed_by_the_deletion_of_its_segment()
     assert!(log.apply_retention(NOW).unwrap().deleted_segments > 2);
     assert!(!home.file(0, ".log").exists());
     assert_eq!(bytes_of(&held), before);
+}
+
+#[test]
+fn readers_beside_retention_are_told_that_records_are_gone_and_never_of_damage() {
+    let mut home = Home::small_segments(600);
+    home.config.retention_ms = 0;
+    let opened = home.open(false);
+    let log: &Log = &opened;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..800 {
+                Batch::new(1, 200, NOW - 1000).append(log).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                log.apply_retention(NOW).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (mut reads, mut passed) = (0, 0);
+                while !done.load(Ordering::Acquire) {
+                    let start = log.log_start_offset().get();
+                    for offset in start..start + 3 {
+                        match log.read(offset, 1000, true, Isolation::HighWatermark) {
+                            Ok(read) => reads += usize::from(read.range.is_some()),
+                            Err(StorageError::OffsetOutOfRange { .. }) => passed += 1,
+                            Err(error) => panic!("offset {offset}: {error}"),
+                        }
+                    }
+                    in_memory::offset_for_timestamp(log, NOW - 1000).unwrap();
+                    in_memory::offset_of_max_timestamp(log).unwrap();
+                }
+                assert!(reads > 0 && passed > 0, "{reads} reads, {passed} of deleted records");
+            });
+        }
+    });
+    log.apply_retention(NOW).unwrap();
+    let counters = &opened.shared.counters;
+    assert_eq!(counters.gaps_found.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.index_rebuilds.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.corrupt_batches.load(Ordering::Relaxed), 0);
+    let files = |suffix: &str| {
+        let names = std::fs::read_dir(home.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(suffix)).count()
+    };
+    assert_eq!([files(".log"), files(".index"), files(".timeindex")], [1, 1, 1]);
 }
 
 #[test]

@@ -17,10 +17,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 const LOG_TAIL_BYTES: usize = 2000;
 
 /// Old data goes quickly, so that the attack does not fill the disk: its records are not what the demo is about.
-const PROPERTIES: [&str; 7] = [
+const PROPERTIES: [&str; 8] = [
     "log.segment.bytes=4194304",
     "log.retention.bytes=4194304",
     "log.retention.check.interval.ms=500",
+    "log.initial.task.delay.ms=0",
     "log.segment.delete.delay.ms=0",
     "offsets.topic.num.partitions=1",
     "auto.create.topics.enable=false",
