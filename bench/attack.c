@@ -379,7 +379,7 @@ static void put_question(bytes *out, int which) {
 static void put_greed(bytes *out, int which, int number) {
     static char text[1 << 20];
     memset(text, 'x', sizeof text);
-    char name[64];
+    char name[96];
     bytes b = {0};
     switch (which) {
     case 0: // JoinGroup with 1 MiB of metadata

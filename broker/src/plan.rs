@@ -159,8 +159,8 @@ const SHARES: [Share; 9] = [
     Share { name: "groups", weight: 12, floor: 640 * KIB, what: "groups, members and committed offsets" },
     Share {
         name: "fetch",
-        weight: 6,
-        floor: 512 * KIB,
+        weight: 8,
+        floor: 640 * KIB,
         what: "heads of fetch responses; record bytes go by sendfile",
     },
     Share {
@@ -200,8 +200,10 @@ pub struct Budgets {
     pub replies: Budget,
     /// Group state.
     pub groups: Budget,
-    /// Heads of fetch responses.
+    /// Heads of fetch responses of few partitions: a quarter of its share, so that they need not wait for large ones.
     pub fetch: Budget,
+    /// Heads of the other fetch responses.
+    pub large_fetch: Budget,
     /// Read windows.
     pub windows: Budget,
     /// Decoding of frames up to 1 KiB.
@@ -352,7 +354,8 @@ impl Layout {
             work: root.child("work", work)?,
             replies: root.child("replies", replies)?,
             groups: root.child("groups", groups)?,
-            fetch: root.child("fetch", fetch)?,
+            fetch: root.child("fetch", fetch / 4)?,
+            large_fetch: root.child("large fetch", fetch - fetch / 4)?,
             windows: root.child("windows", windows)?,
             small: root.child("small", small)?,
             streams: root.child("streams", streams)?,

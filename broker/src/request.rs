@@ -716,10 +716,10 @@ impl Reply {
     pub(crate) fn with_files(
         bytes: Vec<u8>,
         files: Vec<(usize, FileRange)>,
-        lease: Option<Lease>,
+        (lease, holding): (Option<Lease>, Holding),
         first_error: Option<i16>,
     ) -> Reply {
-        Reply { bytes, files, lease, holding: Some(Holding::Fetch), first_error, ..Reply::default() }
+        Reply { bytes, files, lease, holding: Some(holding), first_error, ..Reply::default() }
     }
 
     /// Sends all of it; `lease` is one for the wait. Not cancel-safe: a cancelled send must end the connection.

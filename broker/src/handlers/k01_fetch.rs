@@ -25,6 +25,7 @@ use crate::connection::ConnectionError;
 use crate::errors::storage_code;
 use crate::fetch_sessions::{Cached, Context, SessionError, SessionRequest, TopicKey, Wanted};
 use crate::metrics::{Metrics, Traffic};
+use crate::net::registry::Holding;
 use crate::plan::WAITING_BYTES;
 use crate::request::{Reply, ReplyHead, Request, lease_patiently};
 use crate::topics::{Partition, Watch};
@@ -50,6 +51,8 @@ const FEW_ANSWERS: usize = 16;
 const MAX_NAME_BYTES: usize = 249;
 /// Memory of a waiting request for each partition that it watches: two lists that double as they grow.
 const WATCH_BYTES: usize = 4 * size_of::<usize>();
+/// Plans up to this size do not wait for larger ones.
+const SMALL_PLAN_BYTES: u64 = 16 * 1024;
 /// Throttle time of an answer that should have waited.
 const THROTTLE: Duration = Duration::from_millis(500);
 
@@ -78,11 +81,15 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         }
     };
     let needs = Needs::of(&context);
+    let share = match needs.holding() {
+        Holding::LargeFetch => &broker.budgets.large_fetch,
+        _ => &broker.budgets.fetch,
+    };
     let head = request.head();
     let holder = Holder::new("fetch", head.connection);
     let (mut watch, mut waiting): (Option<Watch>, Option<Lease>) = (None, None);
     loop {
-        let lease = match broker.budgets.fetch.try_lease(needs.plan_bytes, holder) {
+        let lease = match share.try_lease(needs.plan_bytes, holder) {
             Ok(lease) => lease,
             Err(BudgetError::Exhausted { .. }) => {
                 if waiting.is_none() {
@@ -92,13 +99,13 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                     (Some(_), _) => {
                         request.park();
                         let began = Instant::now();
-                        let lease = broker.budgets.fetch.lease(needs.plan_bytes, holder).await?;
+                        let lease = share.lease(needs.plan_bytes, holder).await?;
                         request.connection.waited(began);
                         lease
                     }
                     (None, Context::Incremental(_)) => return nothing_new(&request, &context, &terms).await,
                     // All partitions must be named. What it wants lies under the request's lease meanwhile.
-                    _ => lease_patiently(&broker.budgets.fetch, needs.plan_bytes, holder).await?,
+                    _ => lease_patiently(share, needs.plan_bytes, holder).await?,
                 }
             }
             Err(error) => return Err(error.into()),
@@ -112,7 +119,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         if is_due || waiting.is_none() {
             plan.count(&broker.metrics);
             let throttle = if is_due { Duration::ZERO } else { terms.throttle() };
-            return Ok(Some(plan.into_reply(&context, &terms, throttle, head, lease)?));
+            return Ok(Some(plan.into_reply(&context, &terms, throttle, head, (lease, needs.holding()))?));
         }
         drop((plan, lease));
         match &watch {
@@ -159,6 +166,10 @@ struct Needs {
 }
 
 impl Needs {
+    fn holding(self) -> Holding {
+        if self.plan_bytes > SMALL_PLAN_BYTES { Holding::LargeFetch } else { Holding::Fetch }
+    }
+
     fn of(context: &Context) -> Needs {
         let session = context.session().lock();
         let (count, names) = (session.len(), session.name_bytes());
@@ -179,16 +190,20 @@ impl Needs {
 
 /// Leave to wait, unless as many wait as may.
 fn may_wait(request: &Request, needs: Needs) -> Option<Lease> {
+    let waiting = &request.broker.budgets.waiting;
     let holder = Holder::new("waiting fetch", request.connection.id);
-    match request.broker.budgets.waiting.try_lease(needs.waiting_bytes, holder) {
-        Ok(lease) => Some(lease),
-        Err(error) => {
-            let peer = request.connection.peer;
-            let what = format_args!("a fetch of {peer} is answered at once: {error}");
-            request.broker.limit_reached(keys::MAX_WAITING_REQUESTS.name, &what);
-            None
-        }
+    // Those that take the place of several leave a quarter to those that take one.
+    let is_large = needs.waiting_bytes > WAITING_BYTES;
+    let has_room = !is_large || waiting.used() + needs.waiting_bytes <= waiting.limit() / 4 * 3;
+    let lease = has_room.then(|| waiting.try_lease(needs.waiting_bytes, holder).ok()).flatten();
+    if lease.is_none() {
+        let (peer, used, limit) = (request.connection.peer, waiting.used(), waiting.limit());
+        let wanted = needs.waiting_bytes;
+        let what =
+            format_args!("a fetch of {peer} may not wait: {wanted} bytes, {used} of {limit} are taken");
+        request.broker.limit_reached(keys::MAX_WAITING_REQUESTS.name, &what);
     }
+    lease
 }
 
 fn note_limit(request: &Request, property: Option<&'static str>) {
@@ -473,7 +488,7 @@ impl Plan {
         terms: &Terms,
         throttle: Duration,
         head: ReplyHead,
-        mut lease: Lease,
+        (mut lease, holding): (Lease, Holding),
     ) -> Result<Reply, ConnectionError> {
         if !matches!(context, Context::Sessionless(_)) {
             let mut session = context.session().lock();
@@ -504,7 +519,7 @@ impl Plan {
         lease.shrink_to(
             (REPLY_BYTES + bytes.capacity() + files.capacity() * size_of::<(usize, FileRange)>()) as u64,
         );
-        Ok(Reply::with_files(bytes, files, Some(lease), first_error))
+        Ok(Reply::with_files(bytes, files, (Some(lease), holding), first_error))
     }
 
     /// The answers of one topic after the other.

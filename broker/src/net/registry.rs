@@ -102,12 +102,14 @@ pub(crate) enum Holding {
     Receive = 0,
     /// A control frame that is being received.
     Control = 1,
-    /// The heads of a fetch response.
+    /// The heads of a fetch response of few partitions.
     Fetch = 2,
     /// A produce request between its batches.
     Stream = 3,
     /// A reply that is being sent, or the answers of a produce request that is being received.
     Replies = 4,
+    /// The heads of a fetch response of many partitions.
+    LargeFetch = 5,
 }
 
 /// The duty to make progress begins anew when this is dropped, where there was one.
@@ -334,8 +336,8 @@ impl Registry {
 
     /// One pass of the reaper over the connections of `broker`. The budgets are in the order of [`Holding`].
     pub(crate) fn reap(&self, broker: &Broker, max_idle: Duration, stall_timeout: Duration) {
-        let Budgets { receive, control, fetch, streams, replies, .. } = &broker.budgets;
-        let budgets = [receive, control, fetch, streams, replies];
+        let Budgets { receive, control, fetch, streams, replies, large_fetch, .. } = &broker.budgets;
+        let budgets = [receive, control, fetch, streams, replies, large_fetch];
         let waited_for = budgets.map(Budget::has_waiters);
         let now = self.clock.elapsed().as_millis() as u64;
         let open = self.open.lock();
