@@ -16,6 +16,8 @@ mod support;
 
 #[path = "beside_kafka/batch.rs"]
 mod batch;
+#[path = "beside_kafka/configs.rs"]
+mod configs;
 #[path = "beside_kafka/fetch.rs"]
 mod fetch;
 #[path = "beside_kafka/group_offsets.rs"]
@@ -46,9 +48,20 @@ use pair::{Pair, Release};
 use support::Running;
 
 /// What both are started with.
-const PROPERTIES: &str = "num.partitions=3\noffsets.topic.num.partitions=2\noffsets.topic.replication.factor=1\n\
-                          transaction.state.log.num.partitions=2\ntransaction.state.log.replication.factor=1\n\
-                          group.initial.rebalance.delay.ms=0\ngroup.min.session.timeout.ms=100";
+const PROPERTIES: &str = "\
+process.roles=broker,controller
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+broker.session.timeout.ms=120000
+log.flush.scheduler.interval.ms=3600000
+num.partitions=3
+offsets.topic.num.partitions=2
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=2
+transaction.state.log.replication.factor=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=100
+";
 
 /// A part of the comparison by its name.
 type Family = (&'static str, fn(&mut Pair));
@@ -60,6 +73,7 @@ const FAMILIES: &[Family] = &[
     ("fetch", fetch::compare),
     ("offsets", offsets::compare),
     ("groups", groups::compare),
+    ("configs", configs::compare),
 ];
 
 fn compare(release: Release, libs_variable: &str) {
@@ -72,7 +86,8 @@ fn compare(release: Release, libs_variable: &str) {
         |name: &str| chosen.as_deref().is_none_or(|chosen| chosen.split(',').any(|it| it == name));
     // weir's log begins at the level that both releases read.
     let kafka = Kafka::start(&libs, "3.9", PROPERTIES);
-    let mut pair = Pair::new(release, kafka, Running::start(PROPERTIES));
+    let properties = format!("{PROPERTIES}\ncontroller.quorum.voters=7@127.0.0.1:9093");
+    let mut pair = Pair::new(release, kafka, Running::start(&properties));
     for (name, family) in FAMILIES.iter().filter(|(name, _)| is_chosen(name)) {
         let began = std::time::Instant::now();
         // What the others find is worth to be seen, too.

@@ -110,6 +110,9 @@ impl MetadataError {
                 }
                 format!("Invalid value {value} for configuration {name}: {reason}")
             }
+            Self::UnknownConfig { scope: "client metrics", name, .. } => {
+                format!("Unknown client metrics configuration: {name}")
+            }
             Self::UnknownConfig { scope, name, .. } => format!("Unknown {scope} config name: {name}"),
             other => other.to_string(),
         }

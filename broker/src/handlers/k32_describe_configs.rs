@@ -23,25 +23,26 @@ use crate::request::{Part, Reply, Request};
 
 /// The values of a broker with synonyms and documentation.
 const BROKER_BYTES: usize = 512 * 1024;
+/// A dynamic config, beside its name and value, with its synonyms.
+const DYNAMIC_BYTES: usize = 768;
 /// The values of any other resource.
 const OTHER_BYTES: usize = 48 * 1024;
 /// `DYNAMIC_BROKER_LOGGER_CONFIG`.
 const LOGGER_SOURCE: i8 = 6;
 /// The only logger that is told of.
 const ROOT_LOGGER: &str = "root";
-/// STRING.
-const STRING_TYPE: i8 = 2;
 
 /// Answers one request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(DescribeConfigsRequest::decode)?;
     let has_broker = asked.resources.iter().any(|resource| resource.resource_type == resource_type::BROKER);
-    let work_bytes = if has_broker { BROKER_BYTES } else { OTHER_BYTES };
+    let config = request.broker.config.load_full();
+    let work_bytes = if has_broker { BROKER_BYTES + dynamic_bytes(&config) } else { OTHER_BYTES };
     let asked = request.share(asked);
     let version = request.version;
     let flexible = ApiKey::DescribeConfigs.is_flexible(version);
     let describer = Describer {
-        config: request.broker.config.load_full(),
+        config,
         image: request.broker.image(),
         version,
         synonyms: asked.include_synonyms && version >= 1,
@@ -66,6 +67,12 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         })
         .await?;
     Ok(Some(reply))
+}
+
+/// What the dynamic configs of brokers add, which may have any names.
+fn dynamic_bytes(config: &BrokerConfig) -> usize {
+    let configs = config.dynamic().iter().chain(config.dynamic_default());
+    configs.map(|(name, value)| DYNAMIC_BYTES + 4 * (name.len() + value.len())).sum()
 }
 
 struct Describer {
@@ -93,7 +100,8 @@ impl Describer {
         configs.iter_mut().for_each(|config| config.is_default &= has_flag);
         DescribeConfigsResult {
             error_code,
-            error_message,
+            // As in Kafka, which has no null here.
+            error_message: Some(error_message.unwrap_or_default()),
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
             configs,
@@ -201,7 +209,6 @@ fn root_logger() -> DescribeConfigsResourceResult {
         value: Some(level.to_string().to_uppercase()),
         read_only: true,
         config_source: LOGGER_SOURCE,
-        config_type: STRING_TYPE,
         ..DescribeConfigsResourceResult::default()
     }
 }

@@ -48,7 +48,8 @@ fn a_topics_configs_have_sources_synonyms_and_documentation_from_their_versions_
             assert!(!segment.is_default && find(&result, "cleanup.policy").is_default);
             continue;
         }
-        assert_eq!((segment.config_source, retention.config_source), (1, 4));
+        // What the hours give is the default of the milliseconds.
+        assert_eq!((segment.config_source, retention.config_source), (1, 5));
         let synonyms: Vec<_> = segment.synonyms.iter().map(|s| (s.name.as_str(), s.source)).collect();
         assert_eq!(synonyms, [("segment.bytes", 1), ("log.segment.bytes", 5)]);
         assert_eq!(segment.documentation.as_ref().is_some_and(|text| !text.is_empty()), version >= 3);
@@ -72,32 +73,24 @@ fn every_kind_of_resource_is_described_or_refused_in_kafkas_words() {
     let metrics = describe_in(&mut client, 4, CLIENT_METRICS, "some-subscription");
     assert_eq!(find(&metrics, "interval.ms").value.as_deref(), Some("300000"));
     let refusals = [
-        (TOPIC, "nosuch", ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None),
-        (TOPIC, "a b", ErrorCode::INVALID_TOPIC_EXCEPTION, Some("Topic name is invalid")),
+        (TOPIC, "nosuch", ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (TOPIC, "a b", ErrorCode::INVALID_TOPIC_EXCEPTION, "Topic name is invalid"),
         (
             BROKER,
             "8",
             ErrorCode::INVALID_REQUEST,
-            Some("Unexpected broker id, expected 7 or empty string, but received 8"),
+            "Unexpected broker id, expected 7 or empty string, but received 8",
         ),
-        (BROKER, "x", ErrorCode::INVALID_REQUEST, Some("Broker id must be an integer, but it is: x")),
-        (
-            BROKER_LOGGER,
-            "8",
-            ErrorCode::INVALID_REQUEST,
-            Some("Unexpected broker id, expected 7 but received 8"),
-        ),
-        (GROUP, "", ErrorCode::INVALID_REQUEST, Some("Group name must not be empty")),
-        (3, "x", ErrorCode::INVALID_REQUEST, Some("Unsupported resource type: 3")),
+        (BROKER, "x", ErrorCode::INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (BROKER_LOGGER, "8", ErrorCode::INVALID_REQUEST, "Unexpected broker id, expected 7 but received 8"),
+        (GROUP, "", ErrorCode::INVALID_REQUEST, "Group name must not be empty"),
+        (3, "x", ErrorCode::INVALID_REQUEST, "Unsupported resource type: 3"),
     ];
     for (kind, name, code, message) in refusals {
         let result = describe_in(&mut client, 4, kind, name);
         assert_eq!(result.error_code, code, "{result:?}");
-        match (message, &result.error_message) {
-            (None, None) => {}
-            (Some(expected), Some(message)) if message.starts_with(expected) => {}
-            _ => panic!("{result:?}"),
-        }
+        let found = result.error_message.as_deref().unwrap_or("null");
+        assert!(found.starts_with(message) && found.is_empty() == message.is_empty(), "{result:?}");
     }
 }
 

@@ -10,11 +10,6 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// What a combined node needs beside its addresses.
-const NODE_PROPERTIES: &str = "process.roles=broker,controller\nnode.id=7\ncontroller.listener.names=CONTROLLER\n\
-                               listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\
-                               broker.session.timeout.ms=120000";
-
 /// How long a start may take on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
@@ -40,7 +35,7 @@ impl Kafka {
         std::fs::write(
             &file,
             format!(
-                "{NODE_PROPERTIES}\n{properties}\nlog.dirs={}\n\
+                "node.id=7\n{properties}\nlog.dirs={}\n\
                  listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
                  controller.quorum.voters=7@127.0.0.1:{controller_port}\n",
                 dir.path().join("data").display()

@@ -8,6 +8,7 @@ use weir_protocol::wire::UnknownTags;
 use super::batch::Batch;
 use super::topic_name::validate_topic_name;
 use super::{ApiError, Controller, ControllerResult};
+use crate::MetadataError;
 use crate::image::{MetadataImage, resource_type};
 use crate::properties::{
     ConfigMap, ConfigOp, Scope, apply_config_op, validate_broker_configs, validate_client_metrics_configs,
@@ -163,6 +164,10 @@ impl Controller<'_> {
         set: &[Operation<'_>],
         batch: &mut Batch<'_>,
     ) -> Result<(), ApiError> {
+        // Log levels are no configs that a list could replace as a whole.
+        if resource_type == resource_type::BROKER_LOGGER {
+            return Err(ApiError::invalid_request(format!("Unknown resource type {resource_type}")));
+        }
         self.check_resource(resource_type, name, set)?;
         let current = batch.image().configs().of(resource_type, name);
         let mut changes = Vec::with_capacity(set.len());
@@ -244,9 +249,12 @@ impl Controller<'_> {
                 Err(ApiError::invalid_request("Default group resources are not allowed."))
             }
             resource_type::CLIENT_METRICS | resource_type::GROUP => Ok(()),
-            resource_type::BROKER_LOGGER => Err(ApiError::invalid_request(
-                "Log levels are given when this server starts and cannot be altered while it runs.",
-            )),
+            resource_type::BROKER_LOGGER => {
+                self.check_logger_name(name)?;
+                Err(ApiError::invalid_request(
+                    "Log levels are given when this server starts and cannot be altered while it runs.",
+                ))
+            }
             other => Err(ApiError::invalid_request(format!("Unknown resource type {other}"))),
         }
     }
@@ -271,12 +279,29 @@ impl Controller<'_> {
         }
     }
 
+    fn check_logger_name(&self, name: &str) -> Result<(), ApiError> {
+        let node_id = self.config.node_id();
+        match name.parse::<i32>() {
+            Ok(id) if id == node_id => Ok(()),
+            Ok(_) => Err(ApiError::invalid_request(format!(
+                "Unexpected node id. Expected {node_id}, but received {name}"
+            ))),
+            Err(_) => {
+                Err(ApiError::invalid_request(format!("Node id must be an integer, but it is: {name}")))
+            }
+        }
+    }
+
     fn validate(&self, resource_type: i8, name: &str, configs: &ConfigMap) -> Result<(), ApiError> {
         match resource_type {
             resource_type::BROKER => validate_broker_configs(self.config, configs, !name.is_empty())
                 .map_err(|error| ApiError::invalid_request(error.kafka_message())),
-            resource_type::CLIENT_METRICS => validate_client_metrics_configs(configs)
-                .map_err(|error| ApiError::invalid_request(error.kafka_message())),
+            resource_type::CLIENT_METRICS => {
+                validate_client_metrics_configs(configs).map_err(|error| match error {
+                    MetadataError::Conflict(_) => ApiError::invalid_config(&error),
+                    _ => ApiError::invalid_request(error.kafka_message()),
+                })
+            }
             resource_type::GROUP => {
                 validate_group_configs(self.config, configs).map_err(|error| ApiError::invalid_config(&error))
             }

@@ -1,5 +1,7 @@
 //! Descriptions for DescribeConfigs: value, source, synonyms, type and documentation of each config.
 
+use std::collections::BTreeMap;
+
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
 use super::group_config::{broker_property, group_value};
@@ -100,6 +102,22 @@ impl Describe<'_> {
             documentation: self.documentation.then(|| documentation(row)),
         }
     }
+
+    /// A config that nobody knows: its value may be a secret.
+    fn hidden(&self, name: &str, sources: &[ConfigSource]) -> ConfigEntry {
+        let synonym =
+            |source: &ConfigSource| ConfigSynonym { name: name.to_owned(), value: None, source: *source };
+        ConfigEntry {
+            name: name.to_owned(),
+            value: None,
+            source: sources.first().copied().unwrap_or(ConfigSource::Default),
+            read_only: true,
+            sensitive: true,
+            config_type: 0,
+            synonyms: if self.synonyms { sources.iter().map(synonym).collect() } else { Vec::new() },
+            documentation: None,
+        }
+    }
 }
 
 fn documentation(row: &Property) -> String {
@@ -128,7 +146,9 @@ pub fn describe_topic(
         if overrides.contains_key(row.name) {
             synonyms.push(synonym(row, row.name, value.clone(), ConfigSource::DynamicTopic));
         }
-        synonyms.extend(broker_synonyms(broker, &row.broker_names));
+        if let Some(strongest) = row.broker_names.first() {
+            synonyms.extend(broker_synonyms(broker, &row.broker_names, strongest));
+        }
         wanted.entry(row, value, false, synonyms)
     })
     .collect()
@@ -147,20 +167,24 @@ pub fn describe_broker(broker: &BrokerConfig, wanted: &Describe<'_>) -> Vec<Conf
     let mut entries: Vec<_> = rows
         .map(|row| {
             let value = broker.value(row.name).map(ToString::to_string);
-            let names = broker_names(row.name);
-            let mut synonyms = broker_synonyms(broker, &names);
-            // The value is this property's own: what only an older name gives is not a source of it.
-            let own = synonyms.iter().position(|synonym| synonym.name == row.name).unwrap_or(synonyms.len());
-            synonyms.drain(..own);
+            let synonyms = broker_synonyms(broker, &broker_names(row.name), row.name);
             wanted.entry(row, value, row.is_read_only(), synonyms)
         })
         .collect();
     // Names that Kafka does not know are shown without their value, which may be a secret.
-    let unknown =
-        broker.written().iter().map(|(name, _)| name).filter(|name| lookup(Scope::Broker, name).is_none());
-    entries.extend(
-        unknown.filter(|name| wanted.wants(name)).map(|name| hidden(name, ConfigSource::StaticBroker)),
-    );
+    let mut unknown: BTreeMap<&str, Vec<ConfigSource>> = BTreeMap::new();
+    let layers: [(Vec<&str>, ConfigSource); 3] = [
+        (broker.dynamic().keys().map(String::as_str).collect(), ConfigSource::DynamicBroker),
+        (broker.dynamic_default().keys().map(String::as_str).collect(), ConfigSource::DynamicDefaultBroker),
+        (broker.written().iter().map(|(name, _)| name).collect(), ConfigSource::StaticBroker),
+    ];
+    for (names, source) in layers {
+        for name in names.into_iter().filter(|name| lookup(Scope::Broker, name).is_none()) {
+            unknown.entry(name).or_default().push(source);
+        }
+    }
+    let unknown = unknown.iter().filter(|(name, _)| wanted.wants(name));
+    entries.extend(unknown.map(|(name, sources)| wanted.hidden(name, sources)));
     entries
 }
 
@@ -174,7 +198,7 @@ pub fn describe_broker_defaults(broker: &BrokerConfig, wanted: &Describe<'_>) ->
                     vec![synonym(row, row.name, Some(text.clone()), ConfigSource::DynamicDefaultBroker)];
                 wanted.entry(row, Some(text.clone()), row.is_read_only(), synonyms)
             }
-            None => hidden(name, ConfigSource::DynamicDefaultBroker),
+            None => wanted.hidden(name, &[ConfigSource::DynamicDefaultBroker]),
         });
     }
     entries
@@ -196,7 +220,7 @@ pub fn describe_group(
             synonyms.push(synonym(row, row.name, value.clone(), ConfigSource::Group));
         }
         match broker_property(row) {
-            Some(broker_row) => synonyms.extend(broker_synonyms(broker, &[broker_row.name])),
+            Some(broker_row) => synonyms.extend(broker_synonyms(broker, &[broker_row.name], broker_row.name)),
             None => {
                 let default = row.default_value().map(|value| value.to_string());
                 synonyms
@@ -206,19 +230,6 @@ pub fn describe_group(
         wanted.entry(row, value, false, synonyms)
     })
     .collect()
-}
-
-fn hidden(name: &str, source: ConfigSource) -> ConfigEntry {
-    ConfigEntry {
-        name: name.to_owned(),
-        value: None,
-        source,
-        read_only: true,
-        sensitive: true,
-        config_type: 0,
-        synonyms: Vec::new(),
-        documentation: None,
-    }
 }
 
 fn synonym(row: &Property, name: &str, value: Option<String>, source: ConfigSource) -> ConfigSynonym {
@@ -238,8 +249,9 @@ fn broker_names(name: &'static str) -> Vec<&'static str> {
     group.map_or_else(|| vec![name], |group| group.to_vec())
 }
 
-/// Every layer that has a value for one of `names`, strongest layer first.
-fn broker_synonyms(broker: &BrokerConfig, names: &[&'static str]) -> Vec<ConfigSynonym> {
+/// Every layer that has a value for one of `names`, strongest layer first, from the first that has one for `own`: as in
+/// Kafka, what only an older name gives, such as `log.retention.hours`, is no source of the value.
+fn broker_synonyms(broker: &BrokerConfig, names: &[&'static str], own: &str) -> Vec<ConfigSynonym> {
     let rows = || names.iter().filter_map(|name| lookup(Scope::Broker, name));
     let canonical = |row: &Property, text: &str| {
         Some(row.parse(text).map_or_else(|_| text.to_owned(), |value| value.to_string()))
@@ -260,7 +272,8 @@ fn broker_synonyms(broker: &BrokerConfig, names: &[&'static str]) -> Vec<ConfigS
     found.extend(rows().filter_map(|row| {
         Some(synonym(row, row.name, Some(broker.default_of(row)?.to_string()), ConfigSource::Default))
     }));
-    found
+    let own = found.iter().position(|synonym| synonym.name == own).unwrap_or(found.len());
+    found.split_off(own)
 }
 
 #[cfg(test)]
@@ -317,7 +330,8 @@ mod tests {
         assert!(entry.documentation.unwrap().contains("for ever"));
         let entry =
             find(describe_topic(&broker("log.retention.hours=2"), &ConfigMap::new(), &ALL), "retention.ms");
-        assert_eq!((entry.value.as_deref(), entry.source), (Some("7200000"), ConfigSource::StaticBroker));
+        assert_eq!((entry.value.as_deref(), entry.source), (Some("7200000"), ConfigSource::Default));
+        assert!(entry.synonyms.is_empty(), "hours are no source of milliseconds");
     }
 
     #[test]
@@ -338,9 +352,15 @@ mod tests {
 
     #[test]
     fn a_brokers_secrets_and_unknown_settings_are_not_shown() {
-        let config = broker("ssl.key.password=secret\nmy.token=secret\nmessage.max.bytes=2MiB");
+        let config = broker("ssl.key.password=secret\nmy.token=secret\nmy.own=1\nmessage.max.bytes=2MiB");
+        let (config, _) = config.with_dynamic(&map(&[("my.own", "2")]), &map(&[("my.own", "3")]));
         let entries = describe_broker(&config, &ALL);
-        for name in ["ssl.key.password", "my.token"] {
+        let entry = find(entries.clone(), "my.own");
+        let layers =
+            [ConfigSource::DynamicBroker, ConfigSource::DynamicDefaultBroker, ConfigSource::StaticBroker];
+        assert!(entry.synonyms.iter().map(|synonym| synonym.source).eq(layers));
+        assert_eq!(entry.source, ConfigSource::DynamicBroker);
+        for name in ["ssl.key.password", "my.token", "my.own"] {
             let entry = find(entries.clone(), name);
             assert!(entry.sensitive && entry.value.is_none());
             assert!(entry.synonyms.iter().all(|synonym| synonym.value.is_none()));

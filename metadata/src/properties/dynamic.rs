@@ -6,7 +6,7 @@ use super::group_config::group_value;
 use super::suggest::nearest;
 use super::table::{Change, Property, Scope, lookup};
 use super::topic_config::canonical_value;
-use super::value::{PropertyType, Value};
+use super::value::{PropertyType, Range, Value};
 use crate::MetadataError;
 
 /// One operation on one config.
@@ -61,10 +61,15 @@ pub fn apply_config_op(
         ConfigOp::Delete => Ok(None),
         ConfigOp::Append | ConfigOp::Subtract => {
             let row = lookup(scope, name).filter(|row| row.kind == PropertyType::List).ok_or_else(|| {
-                MetadataError::Conflict(format!(
-                    "Can't {} to key {name} because its type is not LIST.",
-                    operation.name()
-                ))
+                let operation = operation.name();
+                MetadataError::Conflict(match scope {
+                    Scope::Broker if lookup(scope, name).is_none() => format!("Unknown config name: {name}"),
+                    Scope::Broker => format!(
+                        "Config value {} is not allowed for config key: {name}",
+                        operation.to_lowercase()
+                    ),
+                    _ => format!("Can't {operation} to key {name} because its type is not LIST."),
+                })
             })?;
             let old = current.or(row.default).unwrap_or_default();
             let mut parts: Vec<&str> = old.split(',').filter(|part| !part.is_empty()).collect();
@@ -148,6 +153,25 @@ pub fn validate_broker_configs(
     Ok(())
 }
 
+/// Configs of groups for which the broker has a least or a largest value, in the order in which Kafka looks at them.
+const BOUNDED_IN_GROUPS: [(&str, &str); 15] = [
+    ("consumer", "heartbeat.interval.ms"),
+    ("consumer", "session.timeout.ms"),
+    ("consumer", "assignment.interval.ms"),
+    ("share", "heartbeat.interval.ms"),
+    ("share", "session.timeout.ms"),
+    ("share", "record.lock.duration.ms"),
+    ("share", "delivery.count.limit"),
+    ("share", "partition.max.record.locks"),
+    ("share", "assignment.interval.ms"),
+    ("streams", "heartbeat.interval.ms"),
+    ("streams", "session.timeout.ms"),
+    ("streams", "num.standby.replicas"),
+    ("streams", "assignment.interval.ms"),
+    ("streams", "task.offset.interval.ms"),
+    ("streams", "num.warmup.replicas"),
+];
+
 /// Checks all configs that a group would have after a change.
 ///
 /// # Errors
@@ -170,21 +194,22 @@ pub fn validate_group_configs(broker: &BrokerConfig, configs: &ConfigMap) -> Res
         Some(Value::Int(number)) => Some(i64::from(*number)),
         _ => None,
     };
-    for protocol in ["consumer", "share", "streams"] {
-        for setting in ["session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"] {
-            let name = format!("{protocol}.{setting}");
-            let (min, max) =
-                (format!("group.{protocol}.min.{setting}"), format!("group.{protocol}.max.{setting}"));
-            let Some(value) = number(&name).filter(|_| configs.contains_key(&name)) else { continue };
-            if limit(&min).is_some_and(|limit| value < limit) {
-                return Err(MetadataError::Conflict(format!(
-                    "{name} must be greater than or equal to {min}"
-                )));
-            }
-            if limit(&max).is_some_and(|limit| value > limit) {
-                return Err(MetadataError::Conflict(format!("{name} must be less than or equal to {max}")));
-            }
+    for (protocol, setting) in BOUNDED_IN_GROUPS {
+        let name = format!("{protocol}.{setting}");
+        let Some(value) = number(&name).filter(|_| configs.contains_key(&name)) else { continue };
+        let setting = setting.strip_prefix("num.").unwrap_or(setting);
+        let min = limit(&format!("group.{protocol}.min.{setting}"));
+        let max = limit(&format!("group.{protocol}.max.{setting}"));
+        if min.is_none_or(|min| min <= value) && max.is_none_or(|max| value <= max) {
+            continue;
         }
+        return Err(MetadataError::Conflict(match (min, max) {
+            (Some(min), Some(max)) => format!("{name} must be in the range {min} to {max} inclusive."),
+            (_, Some(max)) => format!("{name} must be less than or equal to {max}"),
+            (min, None) => format!("{name} must be greater than or equal to {}", min.unwrap_or_default()),
+        }));
+    }
+    for protocol in ["consumer", "share", "streams"] {
         let (session, heartbeat) =
             (format!("{protocol}.session.timeout.ms"), format!("{protocol}.heartbeat.interval.ms"));
         if number(&session) <= number(&heartbeat) {
@@ -207,12 +232,17 @@ const MATCH_NAMES: [&str; 6] = [
 /// Checks all configs that a client-metrics subscription would have after a change.
 ///
 /// # Errors
-/// An unknown name, a wrong value, or a match that is not `name=pattern`.
+/// An unknown name, a number out of its range, or as a conflict what Kafka takes for a wrong config: a word for a number,
+/// and a match that is not `name=pattern`.
 pub fn validate_client_metrics_configs(configs: &ConfigMap) -> Result<(), MetadataError> {
     for (name, text) in configs {
-        let row = lookup(Scope::ClientMetrics, name).ok_or_else(|| {
-            MetadataError::Conflict(format!("Unknown client metrics configuration: {name}"))
+        let row = lookup(Scope::ClientMetrics, name).ok_or_else(|| MetadataError::UnknownConfig {
+            scope: "client metrics",
+            name: name.clone(),
+            nearest: nearest(Scope::ClientMetrics, name).map(str::to_owned),
         })?;
+        Value::parse(row.name, row.kind, &Range::Any, text)
+            .map_err(|error| MetadataError::Conflict(error.kafka_message()))?;
         let value = row.parse(text)?;
         if let (Value::List(patterns), "match") = (&value, row.name) {
             for pattern in patterns {
@@ -255,6 +285,12 @@ mod tests {
         let error =
             apply_config_op(Scope::Topic, "retention.ms", None, ConfigOp::Append, Some("1")).unwrap_err();
         assert_eq!(error.kafka_message(), "Can't APPEND to key retention.ms because its type is not LIST.");
+        let error = apply_config_op(Scope::Broker, "log.retention.ms", None, ConfigOp::Subtract, Some("1"))
+            .unwrap_err();
+        assert_eq!(
+            error.kafka_message(),
+            "Config value subtract is not allowed for config key: log.retention.ms"
+        );
         let size =
             apply_config_op(Scope::Broker, "message.max.bytes", None, ConfigOp::Set, Some("1MiB")).unwrap();
         assert_eq!(size.as_deref(), Some("1048576"));
@@ -315,11 +351,18 @@ mod tests {
             validate_group_configs(&broker, &map(pairs)).unwrap_err().kafka_message()
         };
         assert_eq!(message(&[("nosuch", "1")]), "Unknown group config name: nosuch");
-        assert!(
-            message(&[("consumer.session.timeout.ms", "1")])
-                .contains("greater than or equal to group.consumer.min.session.timeout.ms")
+        assert_eq!(
+            message(&[("consumer.session.timeout.ms", "1")]),
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."
         );
-        assert!(message(&[("consumer.heartbeat.interval.ms", "20000")]).contains("less than or equal to"));
+        assert_eq!(
+            message(&[("streams.num.standby.replicas", "3")]),
+            "streams.num.standby.replicas must be less than or equal to 2"
+        );
+        assert_eq!(
+            message(&[("streams.task.offset.interval.ms", "1")]),
+            "streams.task.offset.interval.ms must be greater than or equal to 15000"
+        );
         assert!(validate_group_configs(&broker, &map(&[("consumer.session.timeout.ms", "50000")])).is_ok());
     }
 

@@ -134,7 +134,7 @@ fn brokers_groups_and_subscriptions_have_configs_too() {
             "g",
             ("consumer.session.timeout.ms", 0, Some("1")),
             ErrorCode::INVALID_CONFIG,
-            "greater than or equal",
+            "in the range 45000 to 60000",
         ),
         (
             resource_type::CLIENT_METRICS,
