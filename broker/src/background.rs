@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
+use weir_metadata::controller::ControllerResult;
 use weir_metadata::properties::keys;
 use weir_storage::Scrubber;
 
@@ -131,7 +132,16 @@ async fn look_after_logs(broker: Arc<Broker>) {
             schedule
         });
         match round.await {
-            Ok(back) => schedule = back,
+            Ok(back) => {
+                schedule = back;
+                if !broker.to_assign.lock().is_empty() {
+                    // The controller looks for them after each command.
+                    let nothing = broker.controller.run(|_| ControllerResult::without_records(()));
+                    if let Err(error) = nothing.await {
+                        tracing::debug!("{error}");
+                    }
+                }
+            }
             Err(error) => {
                 tracing::error!("the thread that looks after the logs failed: {error}");
                 schedule = Schedule::begin(&broker);

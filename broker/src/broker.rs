@@ -13,6 +13,7 @@ use weir_protocol::records::InflateLimits;
 use weir_storage::{Log, LogManager, StorageError};
 
 use crate::complaints::{Complaints, LimitComplaints};
+use crate::directories::Assignment;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::metrics::Metrics;
@@ -67,6 +68,8 @@ pub(crate) struct Broker {
     pub(crate) following: Mutex<()>,
     /// Some partition's log could not be opened.
     pub(crate) lacks_logs: AtomicBool,
+    /// Partitions whose directory the metadata does not know yet.
+    pub(crate) to_assign: Mutex<Vec<Assignment>>,
     pub(crate) random: AtomicU64,
     pub(crate) started: Instant,
 }

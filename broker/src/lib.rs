@@ -7,6 +7,7 @@ mod background;
 mod broker;
 mod complaints;
 mod connection;
+mod directories;
 mod errors;
 mod fetch_sessions;
 mod groups;

@@ -5,16 +5,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_metadata::controller::LimitReached;
+use weir_metadata::VersionedRecord;
+use weir_metadata::controller::{Controller, LimitReached};
 use weir_metadata::image::{MetadataDelta, MetadataImage, resource_type};
 use weir_metadata::properties::{BrokerConfig, TopicConfig, keys};
-use weir_storage::{LogConfig, TopicPartition};
+use weir_storage::{LogConfig, StorageError, TopicPartition};
 
 use crate::broker::Broker;
 use crate::groups::OFFSETS_TOPIC;
 use crate::quorum::Publisher;
 use crate::server::connection_limits;
 use crate::topics::{Partition, Topic, TopicSettings, is_internal};
+
+/// Partitions whose directories are noted by one batch of records.
+const ASSIGNED_AT_ONCE: usize = 500;
 
 /// Publishes to one server.
 pub(crate) struct ServerPublisher(pub(crate) Arc<Broker>);
@@ -30,6 +34,28 @@ impl Publisher for ServerPublisher {
 
     fn publish(&mut self, old: &MetadataImage, new: &MetadataImage) {
         self.0.follow(old, new);
+    }
+
+    fn follow_up(&mut self, image: &MetadataImage) -> Vec<VersionedRecord> {
+        let broker = &self.0;
+        let mut assignments = std::mem::take(&mut *broker.to_assign.lock());
+        let later = assignments.split_off(assignments.len().min(ASSIGNED_AT_ONCE));
+        // One that was deleted meanwhile needs no directory.
+        assignments.retain(|(topic, index, _)| image.topics().partition(*topic, *index).is_some());
+        broker.to_assign.lock().extend(later);
+        let config = broker.config.load();
+        let decided = Controller::new(image, &config).assign_directories(
+            broker.node_id,
+            broker.broker_epoch,
+            &assignments,
+        );
+        match decided {
+            Ok(result) => result.records,
+            Err(error) => {
+                tracing::error!("cannot note the directories of new partitions: {error}");
+                Vec::new()
+            }
+        }
     }
 
     fn limit_reached(&self, limit: &LimitReached) {
@@ -60,8 +86,12 @@ impl Broker {
             self.topics.put(Arc::new(Topic::new(name, created.id, internal, settings)));
         }
         for created in &delta.partitions_created {
-            if let Err(error) = self.open_partition(new, created.topic_id, created.partition_id) {
-                tracing::error!("{error}; it is tried again");
+            match self.open_partition(new, created.topic_id, created.partition_id) {
+                // Said of its directory once.
+                Ok(()) | Err((_, StorageError::HomeOffline { .. })) => {}
+                Err((name, error)) => {
+                    tracing::error!("cannot open the log of {name}: {error}; it is tried again");
+                }
             }
         }
         self.groups.start_loading();
@@ -116,7 +146,7 @@ impl Broker {
             for index in topic.without_log() {
                 match self.open_partition(&image, topic.id, index) {
                     Ok(()) => opened += 1,
-                    Err(error) => tracing::debug!("{error}"),
+                    Err((name, error)) => tracing::debug!("cannot open the log of {name}: {error}"),
                 }
             }
         }
@@ -151,20 +181,24 @@ impl Broker {
         image: &MetadataImage,
         topic_id: weir_protocol::wire::Uuid,
         index: i32,
-    ) -> Result<(), String> {
+    ) -> Result<(), (TopicPartition, StorageError)> {
         let Some(topic) = self.topics.by_id(topic_id) else { return Ok(()) };
         let Some(state) = image.topics().partition(topic_id, index) else { return Ok(()) };
         let Ok(position) = usize::try_from(index) else { return Ok(()) };
         let name = TopicPartition::new(Arc::clone(&topic.name), index);
         let config = Arc::clone(&topic.settings.load().log_config);
-        let log = match self.logs.get_or_create(&name, Some(topic_id), config, self.now_ms()) {
+        let home = state.directory_of(self.node_id);
+        let log = match self.logs.get_or_create(&name, Some(topic_id), home, config, self.now_ms()) {
             Ok(log) => log,
             Err(error) => {
                 topic.put(position, None);
                 self.lacks_logs.store(true, Ordering::Release);
-                return Err(format!("cannot open the log of {name}: {error}"));
+                return Err((name, error));
             }
         };
+        if let Some(directory) = log.log_dir().id().filter(|id| home != Some(*id)) {
+            self.to_assign.lock().push((topic_id, index, directory));
+        }
         if let Err(error) = log.begin_leader_epoch(state.leader_epoch) {
             tracing::error!("cannot note the leader epoch of {name}: {error}");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,14 +24,12 @@ use weir_metadata::properties::{BrokerConfig, Ceilings, FromValue, Key, Listener
 use weir_protocol::records::{Codec, InflateLimits, max_working_memory_bytes};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
-use weir_storage::{
-    Claim, LogConfig, LogDir, LogManager, LogManagerConfig, LogTopics, MetaProperties, StorageError,
-    TopicPartition,
-};
+use weir_storage::{Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, StorageError, TopicPartition};
 
 use crate::background;
 use crate::broker::{AdvertisedListener, Broker, now_ms};
 use crate::complaints::{Complaints, LimitComplaints};
+use crate::directories::{self, Identity, Settled};
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::http;
@@ -248,8 +246,8 @@ impl Server {
             &LogManagerConfig { metadata_dir, ..log_manager_config(&config, &layout, &descriptors) },
         )
         .map_err(ServerError::LogDirs)?;
-        let identity = identify(&logs, &config)?;
-        let was_clean = logs.dirs().iter().all(|dir| dir.had_clean_shutdown());
+        let identity = directories::identify(&logs, &config)?;
+        let was_clean = logs.dirs().iter().filter(|dir| dir.is_online()).all(|dir| dir.had_clean_shutdown());
         let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
 
         let options = SocketOptions {
@@ -259,7 +257,8 @@ impl Server {
         };
         let (sockets, listeners) = bind_listeners(&config, options).await?;
         let http_socket = http::open(config.http_listener()).await?;
-        let broker_epoch = register(&mut metadata_log, &config, &identity, &listeners, was_clean)?;
+        let settled = directories::settle(&logs, metadata_log.image(), &identity, config.node_id())?;
+        let broker_epoch = register(&mut metadata_log, &config, &settled, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
         check_fits(&layout, &image)?;
         load_logs(&logs, &config, &image, metadata_log.take_removed_topics())?;
@@ -267,6 +266,7 @@ impl Server {
         let (controller_handle, queue) = quorum::channel();
         let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
         let broker = Arc::new(Broker {
+            to_assign: parking_lot::Mutex::default(),
             registry: Registry::new(connection_limits(&config, &layout)),
             fetch_sessions: FetchSessions::new(
                 config.get(keys::MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS).max(0) as usize,
@@ -457,12 +457,6 @@ fn check_fits(layout: &Layout, image: &MetadataImage) -> Result<(), ServerError>
     Ok(())
 }
 
-struct Identity {
-    cluster_id: String,
-    directories: Vec<Uuid>,
-    is_new: bool,
-}
-
 /// A random id, for topics and directories.
 pub(crate) fn random_uuid() -> Uuid {
     loop {
@@ -474,94 +468,13 @@ pub(crate) fn random_uuid() -> Uuid {
     }
 }
 
-/// Reads the `meta.properties` of all directories, or formats them; all must name this node and one cluster.
-fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Identity, ServerError> {
-    let node_id = config.node_id();
-    let mut cluster_id: Option<String> = None;
-    let mut found = Vec::new();
-    for dir in logs.dirs() {
-        let properties = dir.meta_properties()?;
-        if properties.is_none() {
-            refuse_unnamed(dir, node_id)?;
-        }
-        if let Some(properties) = &properties {
-            let path = dir.path().display();
-            if properties.node_id != node_id {
-                return Err(ServerError::Identity(format!(
-                    "{path} belongs to node {}, and node.id is {node_id}",
-                    properties.node_id
-                )));
-            }
-            match &cluster_id {
-                Some(id) if *id != properties.cluster_id => {
-                    return Err(ServerError::Identity(format!(
-                        "{path} belongs to cluster {}, another directory of log.dirs to cluster {id}",
-                        properties.cluster_id
-                    )));
-                }
-                _ => cluster_id = Some(properties.cluster_id.clone()),
-            }
-        }
-        found.push(properties);
-    }
-    let is_new = cluster_id.is_none();
-    let cluster_id = cluster_id.unwrap_or_else(|| random_uuid().to_string());
-    let mut directories = Vec::new();
-    for (dir, properties) in logs.dirs().iter().zip(found) {
-        let is_unformatted = properties.is_none();
-        let directory_id = match properties.as_ref().and_then(|properties| properties.directory_id) {
-            Some(id) => id,
-            None => {
-                let id = random_uuid();
-                dir.write_meta_properties(&MetaProperties {
-                    cluster_id: cluster_id.clone(),
-                    node_id,
-                    directory_id: Some(id),
-                    other: properties.map(|properties| properties.other).unwrap_or_default(),
-                })?;
-                id
-            }
-        };
-        if logs.partition_dirs().any(|other| Arc::ptr_eq(other, dir)) {
-            directories.push(directory_id);
-        }
-        if is_unformatted {
-            let bootstrap = bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]);
-            quorum::write_bootstrap(dir.path(), &bootstrap, now_ms())
-                .map_err(|error| ServerError::System { what: "cannot write bootstrap.checkpoint", error })?;
-        }
-    }
-    Ok(Identity { cluster_id, directories, is_new })
-}
-
-/// A directory without a `meta.properties` is formatted, unless it holds partitions: then the file was lost, and a new
-/// cluster id would make clients of the old cluster take this one for another.
-fn refuse_unnamed(dir: &LogDir, node_id: i32) -> Result<(), ServerError> {
-    let path = dir.path();
-    let listed = std::fs::read_dir(path)
-        .map_err(|error| ServerError::System { what: "cannot list a log directory", error })?;
-    let holds = listed.flatten().filter_map(|entry| entry.file_name().into_string().ok()).find(|name| {
-        matches!(weir_storage::parse_dir_name(name), weir_storage::DirName::Partition(_))
-            && path.join(name).is_dir()
-    });
-    let Some(holds) = holds else { return Ok(()) };
-    let file = path.join(weir_storage::log_dir::META_PROPERTIES);
-    Err(ServerError::Identity(format!(
-        "{} is missing, yet the directory holds {holds}: write the file again with the lines \"version=1\", \
-         \"node.id={node_id}\" and \"cluster.id=\" followed by the id of the cluster (it is in the meta.properties of \
-         other nodes and log directories; a new one, as uuidgen makes them, will do when it is lost)",
-        file.display()
-    )))
-}
-
 fn open_metadata_log(
     logs: &LogManager,
     config: &BrokerConfig,
     identity: &Identity,
     was_clean: bool,
 ) -> Result<MetadataLog, ServerError> {
-    let wanted = config.metadata_log_dir();
-    let dir = logs.dirs().iter().find(|dir| dir.path() == Path::new(&wanted)).unwrap_or(&logs.dirs()[0]);
+    let dir = directories::metadata_dir(logs, config);
     let options = OpenOptions {
         node_id: config.node_id(),
         config: Arc::new(LogConfig {
@@ -625,7 +538,7 @@ async fn bind_listeners(
 fn register(
     log: &mut MetadataLog,
     config: &BrokerConfig,
-    identity: &Identity,
+    settled: &Settled,
     listeners: &[Listener],
     was_clean: bool,
 ) -> Result<i64, ServerError> {
@@ -635,13 +548,20 @@ fn register(
         incarnation_id: random_uuid(),
         listeners: listeners.to_vec(),
         rack: config.get(keys::BROKER_RACK),
-        log_dirs: identity.directories.clone(),
+        log_dirs: settled.directories.clone(),
     };
     let fail = |error: weir_metadata::controller::ApiError| ServerError::Metadata(error.to_string());
     let image = log.image().clone();
     let registered = Controller::new(&image, config).register_broker(&registration).map_err(fail)?;
     log.append(&registered.records, now_ms())?;
     let epoch = registered.reply;
+    for moved in settled.moved.chunks(weir_metadata::controller::MAX_RECORDS_PER_USER_OP) {
+        let image = log.image().clone();
+        let assigned = Controller::new(&image, config)
+            .assign_directories(config.node_id(), epoch, moved)
+            .map_err(fail)?;
+        log.append(&assigned.records, now_ms())?;
+    }
     let image = log.image().clone();
     let unfenced =
         Controller::new(&image, config).unfence_broker(config.node_id(), epoch, !was_clean).map_err(fail)?;
@@ -678,6 +598,11 @@ impl LogTopics for Claims<'_> {
     fn was_deleted(&self, topic_id: Uuid) -> bool {
         self.removed_topics.contains(&topic_id)
     }
+
+    fn home(&self, name: &TopicPartition) -> Option<Uuid> {
+        let topic = self.image.topics().by_name(name.topic())?;
+        topic.partition(name.partition())?.directory_of(self.config.node_id())
+    }
 }
 
 fn load_logs(
@@ -693,6 +618,13 @@ fn load_logs(
     }
     for (partition, error) in &summary.failed {
         tracing::error!(%partition, "cannot open a log: {error}");
+    }
+    for (partition, high_watermark) in &summary.gone {
+        tracing::error!(
+            %partition,
+            high_watermark,
+            "the partition's directory is gone, and its records with it: it begins anew, empty"
+        );
     }
     let counters = logs.counters();
     let recovered = counters.logs_recovered.load(Ordering::Relaxed);

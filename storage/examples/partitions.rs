@@ -51,7 +51,7 @@ fn main() -> Result<(), AnyError> {
     let start = Instant::now();
     for partition in 0..count {
         let name = TopicPartition::new(Arc::clone(&topic), partition);
-        manager.get_or_create(&name, Some(Uuid([1; 16])), Arc::clone(&settings), 0)?;
+        manager.get_or_create(&name, Some(Uuid([1; 16])), None, Arc::clone(&settings), 0)?;
     }
     println!("made {count} partitions in {:.2} s", start.elapsed().as_secs_f64());
     let start = Instant::now();

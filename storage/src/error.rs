@@ -218,6 +218,14 @@ pub enum StorageError {
         /// Why.
         reason: &'static str,
     },
+    /// The log lies in a directory that cannot be used now; it must not begin anew in another.
+    #[error("{topic_partition} lies in the log directory with id {directory}, which is missing or offline")]
+    HomeOffline {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// `directory.id` of its directory.
+        directory: weir_protocol::wire::Uuid,
+    },
     /// No log directory is usable.
     #[error("no usable log directory: {reason}")]
     NoLogDir {
@@ -234,6 +242,7 @@ impl StorageError {
             | Self::ReadOnly { .. }
             | Self::TooManyProducerIds { .. }
             | Self::TooManySegments { .. }
+            | Self::HomeOffline { .. }
             | Self::Closed { .. } => true,
             Self::OffsetOutOfRange { .. }
             | Self::SegmentGap { .. }
@@ -256,7 +265,7 @@ impl StorageError {
 
     /// True when the disk is the cause (full, read-only, broken), so that a producer should get a storage error.
     pub fn is_disk_failure(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::ReadOnly { .. })
+        matches!(self, Self::Io { .. } | Self::ReadOnly { .. } | Self::HomeOffline { .. })
     }
 
     pub(crate) fn corrupt(path: &Path, reason: impl Into<String>) -> Self {

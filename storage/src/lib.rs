@@ -24,6 +24,7 @@ mod log;
 mod log_append;
 pub mod log_dir;
 mod log_flush;
+mod log_homes;
 mod log_maintenance;
 mod log_manager;
 mod log_read;

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -161,17 +161,49 @@ pub fn parse_clean_shutdown(bytes: &[u8]) -> Option<i64> {
     after.get(..end)?.parse().ok()
 }
 
-/// A log directory whose lock is held.
+/// The lock file of a directory that is in use, and what tells the directory from every other.
+type Lock = (File, (u64, u64));
+
+/// Makes the directory if it is missing and takes its lock.
+fn acquire(disk: &Disk, path: &Path) -> Result<Lock, StorageError> {
+    disk.create_dir_all(path).context("create", path)?;
+    let lock_path = path.join(LOCK_FILE);
+    let metadata = std::fs::metadata(path).context("look at", path)?;
+    let identity = (metadata.dev(), metadata.ino());
+    // The table comes first: opening and closing the file would drop the lock that this process may hold.
+    if !LOCKED.lock().insert(identity) {
+        return Err(StorageError::DirLocked { path: path.to_path_buf() });
+    }
+    let locked = disk.open_write(&lock_path).context("open", &lock_path).and_then(|file| {
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
+                Err(StorageError::DirLocked { path: path.to_path_buf() })
+            }
+            Err(errno) => Err(io::Error::from(errno)).context("lock", &lock_path),
+        }
+    });
+    match locked {
+        Ok(file) => Ok((file, identity)),
+        Err(error) => {
+            LOCKED.lock().remove(&identity);
+            Err(error)
+        }
+    }
+}
+
+/// A log directory whose lock is held, or one that is offline.
 #[derive(Debug)]
 pub struct LogDir {
     path: PathBuf,
     disk: Disk,
-    lock: Mutex<Option<(File, (u64, u64))>>,
+    lock: Mutex<Option<Lock>>,
     had_clean_shutdown: bool,
     previous_broker_epoch: Option<i64>,
     offline: AtomicBool,
     vanished: AtomicBool,
     offline_reason: RwLock<String>,
+    id: OnceLock<Uuid>,
     starts: Mutex<LogStarts>,
     starts_file: Mutex<u64>,
 }
@@ -190,21 +222,65 @@ impl LogDir {
     /// # Errors
     /// [`StorageError::DirLocked`] when somebody else holds it, [`StorageError::Io`].
     pub fn lock(disk: &Disk, path: &Path) -> Result<Self, StorageError> {
-        let mut dir = Self::take_lock(disk, path)?;
+        let mut dir = Self::take_lock(disk, path, true)?;
         dir.begin()?;
         Ok(dir)
     }
 
     /// Locks several directories; nothing in any of them is touched before all locks are held.
     ///
+    /// Where none of them is formatted this is a first start: all are made, and all must be usable. Where one is, another
+    /// that is not there, or cannot be used, may be a disk that is not mounted: it is offline and nothing is made in its
+    /// place. See [`Self::bring_in`].
+    ///
+    /// # Errors
+    /// As [`Self::lock`]; [`StorageError::Io`] only when a first start meets it, or every directory does.
+    pub fn lock_all(disk: &Disk, paths: &[PathBuf]) -> Result<Vec<Self>, StorageError> {
+        let is_first = !paths.iter().any(|path| path.join(META_PROPERTIES).exists());
+        let mut failure = None;
+        let mut dirs = Vec::with_capacity(paths.len());
+        for path in paths {
+            let is_missing =
+                std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            dirs.push(match Self::take_lock(disk, path, is_first || !is_missing) {
+                Ok(dir) => dir,
+                Err(error @ StorageError::Io { .. }) if !is_first => {
+                    let dir = Self::without_lock(disk, path);
+                    dir.mark_offline(error.to_string());
+                    failure.get_or_insert(error);
+                    dir
+                }
+                Err(error) => return Err(error),
+            });
+        }
+        for dir in &mut dirs {
+            if dir.is_online()
+                && let Err(error) = dir.begin()
+            {
+                if is_first {
+                    return Err(error);
+                }
+                dir.mark_offline(error.to_string());
+                failure.get_or_insert(error);
+            }
+        }
+        match failure {
+            Some(error) if !dirs.iter().any(Self::is_online) => Err(error),
+            _ => Ok(dirs),
+        }
+    }
+
+    /// Makes and locks a directory that was left out at the start, now that it is known to be a new one.
+    ///
     /// # Errors
     /// As [`Self::lock`].
-    pub fn lock_all(disk: &Disk, paths: &[PathBuf]) -> Result<Vec<Self>, StorageError> {
-        let mut dirs = paths.iter().map(|path| Self::take_lock(disk, path)).collect::<Result<Vec<_>, _>>()?;
-        for dir in &mut dirs {
-            dir.begin()?;
+    pub fn bring_in(&self) -> Result<(), StorageError> {
+        let mut lock = self.lock.lock();
+        if lock.is_none() {
+            *lock = Some(acquire(&self.disk, &self.path)?);
         }
-        Ok(dirs)
+        self.offline.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// The first reads and writes under the lock.
@@ -214,44 +290,36 @@ impl LogDir {
         Ok(())
     }
 
-    fn take_lock(disk: &Disk, path: &Path) -> Result<Self, StorageError> {
-        disk.create_dir_all(path).context("create", path)?;
-        let lock_path = path.join(LOCK_FILE);
-        let metadata = std::fs::metadata(path).context("look at", path)?;
-        let identity = (metadata.dev(), metadata.ino());
-        // The table comes first: opening and closing the file would drop the lock that this process may hold.
-        if !LOCKED.lock().insert(identity) {
-            return Err(StorageError::DirLocked { path: path.to_path_buf() });
+    /// With `make` the directory is made where it is missing.
+    fn take_lock(disk: &Disk, path: &Path, make: bool) -> Result<Self, StorageError> {
+        let dir = Self::without_lock(disk, path);
+        match make {
+            true => *dir.lock.lock() = Some(acquire(disk, path)?),
+            // Whether that is a fault is not known yet.
+            false => dir.set_offline("the directory does not exist".to_owned()),
         }
-        let locked =
-            disk.open_write(&lock_path).context("open", &lock_path).and_then(|file| {
-                match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => Ok(file),
-                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-                        Err(StorageError::DirLocked { path: path.to_path_buf() })
-                    }
-                    Err(errno) => Err(io::Error::from(errno)).context("lock", &lock_path),
-                }
-            });
-        let file = match locked {
-            Ok(file) => file,
-            Err(error) => {
-                LOCKED.lock().remove(&identity);
-                return Err(error);
-            }
-        };
-        Ok(Self {
+        Ok(dir)
+    }
+
+    fn without_lock(disk: &Disk, path: &Path) -> Self {
+        Self {
             path: path.to_path_buf(),
             disk: disk.clone(),
-            lock: Mutex::new(Some((file, identity))),
+            lock: Mutex::new(None),
             had_clean_shutdown: false,
             previous_broker_epoch: None,
             offline: AtomicBool::new(false),
             vanished: AtomicBool::new(false),
             offline_reason: RwLock::default(),
+            id: OnceLock::new(),
             starts: Mutex::default(),
             starts_file: Mutex::new(0),
-        })
+        }
+    }
+
+    /// Its `directory.id`, once `meta.properties` was read or written.
+    pub fn id(&self) -> Option<Uuid> {
+        self.id.get().copied()
     }
 
     /// Size of the file system that holds the directory, and what of it is free for this process, bytes.
@@ -297,6 +365,10 @@ impl LogDir {
     pub fn mark_offline(&self, reason: impl Into<String>) {
         let reason = reason.into();
         tracing::error!(dir = %self.path.display(), reason, "log directory is offline");
+        self.set_offline(reason);
+    }
+
+    fn set_offline(&self, reason: String) {
         *self.offline_reason.write() = reason;
         self.offline.store(true, Ordering::Release);
     }
@@ -324,10 +396,12 @@ impl LogDir {
     /// [`StorageError::MetaProperties`] when it is empty or garbled, [`StorageError::Io`].
     pub fn meta_properties(&self) -> Result<Option<MetaProperties>, StorageError> {
         let path = self.path.join(META_PROPERTIES);
-        match self.disk.read_small(&path, SMALL_FILE_LIMIT_BYTES).context("read", &path)? {
-            None => Ok(None),
-            Some(bytes) => MetaProperties::parse(&bytes, &path).map(Some),
-        }
+        let Some(bytes) = self.disk.read_small(&path, SMALL_FILE_LIMIT_BYTES).context("read", &path)? else {
+            return Ok(None);
+        };
+        let properties = MetaProperties::parse(&bytes, &path)?;
+        self.note_id(&properties);
+        Ok(Some(properties))
     }
 
     /// Replaces `meta.properties`, durably.
@@ -336,7 +410,15 @@ impl LogDir {
     /// [`StorageError::Io`].
     pub fn write_meta_properties(&self, properties: &MetaProperties) -> Result<(), StorageError> {
         let path = self.path.join(META_PROPERTIES);
-        self.disk.replace(&path, &properties.format(), true).context("write", &path)
+        self.disk.replace(&path, &properties.format(), true).context("write", &path)?;
+        self.note_id(properties);
+        Ok(())
+    }
+
+    fn note_id(&self, properties: &MetaProperties) {
+        if let Some(id) = properties.directory_id {
+            self.id.get_or_init(|| id);
+        }
     }
 
     /// Reads the offset checkpoint `name`. A garbled one counts as empty, with a warning: what it held is found

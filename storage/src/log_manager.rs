@@ -102,6 +102,12 @@ pub trait LogTopics: Sync {
     fn was_deleted(&self, _topic_id: Uuid) -> bool {
         false
     }
+
+    /// `directory.id` of the log directory that has the partition, where one is known to have it: a directory of the
+    /// same name in another one is a copy, and is set aside.
+    fn home(&self, _name: &TopicPartition) -> Option<Uuid> {
+        None
+    }
 }
 
 impl<F: Fn(&TopicPartition) -> Claim + Sync> LogTopics for F {
@@ -121,6 +127,8 @@ pub struct StartSummary {
     pub deleting: usize,
     /// Logs that could not be opened, and why. [`LogManager::get_or_create`] tries them again.
     pub failed: Vec<(TopicPartition, StorageError)>,
+    /// Partitions whose directory is gone from a log directory that is there, with the high watermark they had.
+    pub gone: Vec<(TopicPartition, i64)>,
 }
 
 #[derive(Debug)]
@@ -149,7 +157,7 @@ pub struct LogManager {
     shared: Arc<LogShared>,
     dirs: Vec<Arc<LogDir>>,
     last_checkpoints: Vec<Mutex<LastCheckpoints>>,
-    logs: RwLock<HashMap<TopicPartition, Arc<Log>>>,
+    pub(crate) logs: RwLock<HashMap<TopicPartition, Arc<Log>>>,
     /// Creations and deletions take turns.
     changes: Mutex<()>,
     /// Oldest first.
@@ -162,12 +170,12 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// Takes the locks of all directories, making them if needed. Nothing else in them is touched before all are held,
-    /// except that the clean-shutdown marker of each is read and removed.
+    /// Takes the locks of all directories. Nothing else in them is touched before all are held, except that the
+    /// clean-shutdown marker of each is read and removed. What is made and what is offline: see [`LogDir::lock_all`].
     ///
     /// # Errors
     /// [`StorageError::DirLocked`] when somebody else uses one of them; [`StorageError::NoLogDir`] without any;
-    /// [`StorageError::Io`].
+    /// [`StorageError::Io`] as [`LogDir::lock_all`].
     pub fn lock(disk: &Disk, paths: &[PathBuf], config: &LogManagerConfig) -> Result<Self, StorageError> {
         if paths.is_empty() {
             return Err(StorageError::NoLogDir { reason: "log.dirs is empty".to_owned() });
@@ -231,9 +239,10 @@ impl LogManager {
     ) -> Result<StartSummary, StorageError> {
         let mut summary = StartSummary::default();
         let mut jobs: Vec<(Arc<LogDir>, LogOptions)> = Vec::new();
-        for dir in self.partition_dirs() {
+        for dir in self.partition_dirs().filter(|dir| dir.is_online()) {
             self.plan_dir(dir, topics, now_ms, &mut summary, &mut jobs)?;
         }
+        self.note_gone(topics, &jobs, &mut summary);
         let done = AtomicUsize::new(0);
         let opened = Mutex::new(Vec::with_capacity(jobs.len()));
         let failed = Mutex::new(Vec::new());
@@ -309,6 +318,11 @@ impl LogManager {
             let partition = TopicPartition::new(Arc::clone(topic), partition.partition());
             match topics.claim(&partition) {
                 Claim::Ignore => {}
+                Claim::Open { .. } if self.is_copy(dir, &partition, topics.home(&partition)) => {
+                    tracing::error!(path = %path.display(), "the partition has a directory in another log directory, where \
+                        it belongs: setting this one aside");
+                    summary.strays.push(self.rename_stray(&path, &partition)?);
+                }
                 Claim::Stray => self.put_out_of_service(dir, &path, &partition, topics, summary)?,
                 Claim::Delete => {
                     summary.deleting += 1;
@@ -372,16 +386,18 @@ impl LogManager {
         self.logs.read().len()
     }
 
-    /// Makes the log of a partition, in the directory that holds the fewest, or returns the one that is there. One that
-    /// the start could not open is opened where it is.
+    /// Makes the log of a partition, or returns the one that is there: in the directory with the id `home`, or with
+    /// `None` in the one that holds the fewest. One that the start could not open is opened where it is.
     ///
     /// # Errors
+    /// [`StorageError::HomeOffline`] when `home` cannot be used;
     /// [`StorageError::NoLogDir`] when no directory is online; [`StorageError::TopicIdMismatch`];
     /// [`StorageError::Io`], also while the directory of a deleted partition of the same name cannot be renamed.
     pub fn get_or_create(
         &self,
         name: &TopicPartition,
         topic_id: Option<Uuid>,
+        home: Option<Uuid>,
         config: Arc<LogConfig>,
         now_ms: i64,
     ) -> Result<Arc<Log>, StorageError> {
@@ -397,7 +413,7 @@ impl LogManager {
         let (dir, options) = match unopened {
             Some((dir, options)) => (dir, LogOptions { config, topic_id, now_ms, ..options }),
             None => {
-                let dir = self.home_of(name)?;
+                let dir = self.home_of(name, home)?;
                 let options = LogOptions {
                     topic_partition: name.clone(),
                     topic_id,
@@ -439,34 +455,6 @@ impl LogManager {
             }
         }
         Ok(())
-    }
-
-    /// The directory for a new log: the one that has a directory of its name already, left by an attempt that failed,
-    /// else the one that holds the fewest.
-    fn home_of(&self, name: &TopicPartition) -> Result<Arc<LogDir>, StorageError> {
-        let dir_name = name.dir_name();
-        let found = self.partition_dirs().find(|dir| dir.is_online() && dir.path().join(&dir_name).is_dir());
-        found.map_or_else(|| self.emptiest_dir(), |dir| Ok(Arc::clone(dir)))
-    }
-
-    fn emptiest_dir(&self) -> Result<Arc<LogDir>, StorageError> {
-        let online: Vec<&Arc<LogDir>> = self.partition_dirs().filter(|dir| dir.is_online()).collect();
-        if let [only] = online.as_slice() {
-            return Ok(Arc::clone(only));
-        }
-        let mut counts = vec![0usize; online.len()];
-        for log in self.logs.read().values() {
-            if let Some(index) = online.iter().position(|dir| Arc::ptr_eq(dir, log.log_dir()))
-                && let Some(count) = counts.get_mut(index)
-            {
-                *count += 1;
-            }
-        }
-        let emptiest = counts.iter().enumerate().min_by_key(|(_, count)| **count).map(|(index, _)| index);
-        emptiest
-            .and_then(|index| online.get(index))
-            .map(|dir| Arc::clone(dir))
-            .ok_or_else(|| StorageError::NoLogDir { reason: "all of log.dirs are offline".to_owned() })
     }
 
     /// Takes a partition out of service: its directory is renamed at once and removed by [`Self::run_deletes`] after

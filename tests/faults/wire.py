@@ -6,7 +6,7 @@ import time
 import frames
 from frames import Client
 
-NONE, OUT_OF_RANGE, CORRUPT, NOT_COORDINATOR_YET, STORAGE = 0, 1, 2, 15, 56
+NONE, OUT_OF_RANGE, CORRUPT, NO_LEADER, NOT_COORDINATOR_YET, STORAGE = 0, 1, 2, 5, 15, 56
 
 # What records of these tests are stamped with, plus their number: recent enough for retention.
 TIME = int(time.time()) * 1000 - 3_600_000
@@ -86,5 +86,9 @@ class Wire(Client):
 
     def committed(self, group, topic, partition):
         """(error code, offset)"""
-        p = self._of_one("OffsetFetch", group=group, topics=[{"name": topic, "partitions": [partition]}])
+        answer = self.call("OffsetFetch", group=group, topics=[{"name": topic, "partitions": [partition]}])
+        if not answer["topics"]:
+            # One error for the whole group, which may be loading.
+            return answer["error"], -1
+        p = answer["topics"][0]["partitions"][0]
         return p["error"], p["offset"]

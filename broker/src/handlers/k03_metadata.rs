@@ -265,7 +265,9 @@ impl Body {
             put_bool(w, is_internal(topic.name()));
         }
         put_array_len(w, flexible, Some(topic.partitions().len()))?;
+        let image = self.broker.image();
         for partition in topic.partitions() {
+            let offline = |id: &i32| !image.cluster().serves(*id, partition);
             MetadataResponsePartition {
                 error_code: match partition.leader {
                     leader if leader >= 0 => ErrorCode::NONE,
@@ -276,6 +278,7 @@ impl Body {
                 leader_epoch: partition.leader_epoch,
                 replica_nodes: partition.replicas.to_vec(),
                 isr_nodes: partition.isr.to_vec(),
+                offline_replicas: partition.replicas.iter().copied().filter(offline).collect(),
                 ..MetadataResponsePartition::default()
             }
             .encode(w, version)?;

@@ -147,7 +147,7 @@ fn found(
     partitions: &[Partition],
 ) -> DescribeTopicPartitionsResponseTopic {
     let offline = |partition: &Partition| {
-        partition.replicas.iter().copied().filter(|id| !image.cluster().is_active(*id)).collect()
+        partition.replicas.iter().copied().filter(|id| !image.cluster().serves(*id, partition)).collect()
     };
     let partitions = partitions.iter().map(|partition| DescribeTopicPartitionsResponsePartition {
         error_code: if partition.leader >= 0 { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE },

@@ -100,6 +100,8 @@ pub(crate) trait Publisher: Send {
     fn config(&self) -> Arc<BrokerConfig>;
     /// Makes the server follow the metadata from `old` to `new`.
     fn publish(&mut self, old: &MetadataImage, new: &MetadataImage);
+    /// Records of what publishing has made known, some at a time; empty when there is nothing more.
+    fn follow_up(&mut self, image: &MetadataImage) -> Vec<VersionedRecord>;
     /// Hears that a limit refused a part of a command.
     fn limit_reached(&self, limit: &LimitReached);
     /// The wall clock in milliseconds.
@@ -115,6 +117,7 @@ pub(crate) fn run(
 ) {
     let mut last_snapshot = Instant::now();
     let ControllerQueue(mut queue) = queue;
+    follow_up(&mut log, &mut publisher);
     while let Some(job) = queue.blocking_recv() {
         match job {
             Job::Decide(decide) => {
@@ -130,6 +133,7 @@ pub(crate) fn run(
                 } else if count > 0 {
                     publisher.publish(&before, log.image());
                 }
+                follow_up(&mut log, &mut publisher);
                 done(outcome.map_err(|error| ControllerError::Log(error.to_string())));
             }
             Job::Stop(stopped) => {
@@ -145,6 +149,22 @@ pub(crate) fn run(
                 Err(error) => tracing::error!("cannot write a metadata snapshot: {error}"),
             }
         }
+    }
+}
+
+fn follow_up(log: &mut MetadataLog, publisher: &mut impl Publisher) {
+    loop {
+        let before = log.image().clone();
+        let records = publisher.follow_up(&before);
+        if records.is_empty() {
+            return;
+        }
+        if let Err(error) = log.append(&records, publisher.now_ms()) {
+            // The next start finds it out again.
+            tracing::error!("cannot append {} metadata records: {error}", records.len());
+            return;
+        }
+        publisher.publish(&before, log.image());
     }
 }
 

@@ -91,8 +91,9 @@ impl Controller<'_> {
     }
 
     /// Unfences this broker when its logs are ready, and makes it the leader of every partition that has none and that
-    /// it may lead. After a stop that was not clean, `raise_leader_epochs` gives the partitions that it still leads a
-    /// new leader epoch, so that clients notice what a crash may have cut off.
+    /// it may lead. One that lies in a directory which the broker does not have any more loses its leader. After a stop
+    /// that was not clean, `raise_leader_epochs` gives the partitions that it still leads a new leader epoch, so that
+    /// clients notice what a crash may have cut off.
     ///
     /// The records may be split: each of them stands alone.
     ///
@@ -113,6 +114,17 @@ impl Controller<'_> {
         })];
         for topic in self.image.topics().iter() {
             for partition in topic.partitions() {
+                if !self.image.cluster().has_directory(broker_id, partition) {
+                    if partition.leader == broker_id {
+                        records.push(self.at_level(PartitionChangeRecord {
+                            partition_id: partition.partition_id,
+                            topic_id: topic.id(),
+                            leader: NO_LEADER,
+                            ..Default::default()
+                        }));
+                    }
+                    continue;
+                }
                 let lead = partition.leader == NO_LEADER && may_lead(partition, broker_id);
                 if lead || (raise_leader_epochs && partition.leader == broker_id) {
                     let in_sync = partition.isr.contains(&broker_id);

@@ -61,7 +61,8 @@ impl<R> ControllerResult<R> {
         Self { records, reply, is_atomic: false, limits: Vec::new() }
     }
 
-    fn without_records(reply: R) -> Self {
+    /// A command that changes nothing.
+    pub fn without_records(reply: R) -> Self {
         Self::atomic(Vec::new(), reply)
     }
 }

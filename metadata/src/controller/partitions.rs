@@ -167,7 +167,7 @@ impl Controller<'_> {
                 "Leader election not needed for topic partition.",
             ));
         }
-        let active = |broker: &&i32| self.image.cluster().is_active(**broker);
+        let active = |broker: &&i32| self.image.cluster().serves(**broker, partition);
         let in_sync = |broker: &&i32| {
             partition.isr.contains(broker) || partition.eligible_leader_replicas.contains(broker)
         };
@@ -297,7 +297,7 @@ impl Controller<'_> {
             ));
         }
         let keeps_leader = replicas.contains(&partition.leader);
-        let leader = isr.iter().copied().find(|broker| self.image.cluster().is_active(*broker));
+        let leader = isr.iter().copied().find(|broker| self.image.cluster().serves(*broker, partition));
         Ok(MetadataRecord::PartitionChange(PartitionChangeRecord {
             partition_id: partition.partition_id,
             topic_id,

@@ -6,7 +6,7 @@ use weir_protocol::messages::{
     BrokerRegistrationChangeRecord, RegisterBrokerRecord, RegisterControllerRecord, UnregisterBrokerRecord,
 };
 
-use super::memory;
+use super::{Partition, memory};
 
 /// Registrations by id.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,6 +34,22 @@ impl ClusterImage {
     /// Whether a broker may lead: registered, not fenced, not shutting down.
     pub fn is_active(&self, id: i32) -> bool {
         self.broker(id).is_some_and(|broker| !broker.fenced && !broker.in_controlled_shutdown)
+    }
+
+    /// Whether a broker has the directory in which it keeps `partition` (KIP-858). One whose directory is not known, or
+    /// that named none, counts as having it.
+    pub fn has_directory(&self, id: i32, partition: &Partition) -> bool {
+        match (self.broker(id), partition.directory_of(id)) {
+            (Some(broker), Some(directory)) => {
+                broker.log_dirs.is_empty() || broker.log_dirs.contains(&directory)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a broker may lead `partition` as far as it is concerned: it is active and has the directory.
+    pub fn serves(&self, id: i32, partition: &Partition) -> bool {
+        self.is_active(id) && self.has_directory(id, partition)
     }
 
     pub(super) fn register_broker(&mut self, record: &RegisterBrokerRecord) {

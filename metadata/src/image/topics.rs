@@ -146,6 +146,13 @@ impl Partition {
         self.partition_epoch = self.partition_epoch.saturating_add(1);
     }
 
+    /// The directory in which a broker keeps it; `None` when it is not known or not chosen yet.
+    pub fn directory_of(&self, broker_id: i32) -> Option<Uuid> {
+        let index = self.replicas.iter().position(|id| *id == broker_id)?;
+        let directory = *self.directories.get(index)?;
+        (directory != directory_id::MIGRATING && directory != directory_id::UNASSIGNED).then_some(directory)
+    }
+
     /// Whether the preferred replica leads.
     pub fn has_preferred_leader(&self) -> bool {
         self.replicas.first() == Some(&self.leader)

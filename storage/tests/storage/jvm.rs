@@ -108,7 +108,7 @@ fn dump_log_segments_reads_every_file_that_was_written() {
     let config =
         Arc::new(LogConfig { segment_bytes: 60_000, index_interval_bytes: 1000, ..LogConfig::default() });
     let name = TopicPartition::new("judged", 0);
-    let log = manager.get_or_create(&name, Some(Uuid([5; 16])), config, NOW).unwrap();
+    let log = manager.get_or_create(&name, Some(Uuid([5; 16])), None, config, NOW).unwrap();
     let mut random = Random::from_environment();
     let (mut batches, mut records, mut sequence) = (0, 0, 0);
     for n in 0..600i64 {

@@ -44,7 +44,7 @@ fn open(root: &Path, dirs: usize) -> LogManager {
 }
 
 fn create(manager: &LogManager, name: &TopicPartition) -> Arc<weir_storage::Log> {
-    manager.get_or_create(name, Some(TOPIC_ID), Arc::new(LogConfig::default()), NOW).unwrap()
+    manager.get_or_create(name, Some(TOPIC_ID), None, Arc::new(LogConfig::default()), NOW).unwrap()
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_deletion_that_a_crash_interrupted_goes_on_and_other_unclaimed_directories_a
     let root = tempfile::tempdir().unwrap();
     let manager = open(root.path(), 1);
     for (topic, id) in [("deleted", TOPIC_ID), ("again", TOPIC_ID), ("unknown", Uuid([1; 16]))] {
-        let log = manager.get_or_create(&name(topic, 0), Some(id), Arc::default(), NOW).unwrap();
+        let log = manager.get_or_create(&name(topic, 0), Some(id), None, Arc::default(), NOW).unwrap();
         Batch::new(1, 10, NOW).append(&log).unwrap();
     }
     drop(manager);
@@ -246,7 +246,7 @@ fn records_that_were_deleted_stay_deleted_when_a_crash_comes_before_their_files_
     let small = Arc::new(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
     let claim = |_: &TopicPartition| Claim::Open { config: Arc::clone(&small), topic_id: Some(TOPIC_ID) };
     let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
-    let log = manager.get_or_create(&name("t", 0), Some(TOPIC_ID), Arc::clone(&small), NOW).unwrap();
+    let log = manager.get_or_create(&name("t", 0), Some(TOPIC_ID), None, Arc::clone(&small), NOW).unwrap();
     for _ in 0..10 {
         Batch::new(1, 300, NOW).append(&log).unwrap();
     }
@@ -297,7 +297,7 @@ fn retention_by_time_and_size_keeps_what_it_must() {
         })
     };
     let fill = |topic: &str, config: Arc<LogConfig>| {
-        let log = manager.get_or_create(&name(topic, 0), Some(TOPIC_ID), config, NOW).unwrap();
+        let log = manager.get_or_create(&name(topic, 0), Some(TOPIC_ID), None, config, NOW).unwrap();
         for n in 0..20 {
             Batch::new(1, 400, NOW + n * 1000).append(&log).unwrap();
         }
@@ -477,7 +477,7 @@ fn a_log_that_could_not_be_opened_is_opened_later_where_it_is_and_keeps_its_star
     faults.fail(&[Op::OpenRead, Op::OpenWrite], "t-4/00000000000000000000.log", EMFILE, 0);
     let summary = manager.load(&claim, NOW, &|_, _| {}).unwrap();
     assert_eq!(summary.failed.len(), 1, "{summary:?}");
-    let again = || manager.get_or_create(&name("t", 4), Some(TOPIC_ID), Arc::default(), NOW);
+    let again = || manager.get_or_create(&name("t", 4), Some(TOPIC_ID), None, Arc::default(), NOW);
     assert!(again().unwrap_err().is_disk_failure());
     faults.lift();
     let log = again().unwrap();
@@ -510,7 +510,7 @@ fn a_deleted_partition_whose_directory_cannot_be_renamed_goes_later() {
     manager.delete(&name("t", 0), NOW).unwrap();
     assert!(manager.get(&name("t", 0)).is_none(), "it is gone for clients at once");
     manager.run_deletes(NOW + 2000);
-    let remake = || manager.get_or_create(&name("t", 0), Some(Uuid([1; 16])), Arc::default(), NOW);
+    let remake = || manager.get_or_create(&name("t", 0), Some(Uuid([1; 16])), None, Arc::default(), NOW);
     assert!(remake().is_err(), "a new partition would take the old one's directory");
     faults.lift();
     manager.run_deletes(NOW + 4000);
@@ -538,4 +538,56 @@ fn what_a_crash_left_unflushed_is_flushed_soon_after_the_start() {
     let manager = open(root.path(), 1);
     assert_eq!(manager.counters().recovery_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
     assert_eq!(manager.flush_due(NOW), 0);
+}
+
+#[test]
+fn a_missing_directory_is_not_made_and_its_logs_do_not_begin_anew_elsewhere() {
+    use weir_storage::MetaProperties;
+    let root = tempfile::tempdir().unwrap();
+    let id = |n: u8| Uuid([n + 1; 16]);
+    let meta = |n| MetaProperties {
+        cluster_id: "c".to_owned(),
+        node_id: 1,
+        directory_id: Some(id(n)),
+        other: Default::default(),
+    };
+    let dirs = paths(root.path(), 3);
+    let manager = LogManager::lock(&Disk::new(), &dirs, &config()).unwrap();
+    for (n, dir) in (0..).zip(manager.dirs()) {
+        dir.write_meta_properties(&meta(n)).unwrap();
+    }
+    let make = |manager: &LogManager, n: i32, home| {
+        manager.get_or_create(&name("t", n), Some(TOPIC_ID), home, Arc::default(), NOW)
+    };
+    for n in 0..3 {
+        let log = make(&manager, i32::from(n), Some(id(n))).unwrap();
+        assert_eq!(log.log_dir().id(), Some(id(n)));
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+    }
+    manager.close(1, NOW).unwrap();
+    drop(manager);
+
+    std::fs::rename(&dirs[1], root.path().join("away")).unwrap();
+    std::fs::remove_dir_all(dirs[2].join("t-2")).unwrap();
+    let manager = LogManager::lock(&Disk::new(), &dirs, &config()).unwrap();
+    for dir in manager.dirs().iter().filter(|dir| dir.is_online()) {
+        dir.meta_properties().unwrap();
+    }
+    let online: Vec<bool> = manager.dirs().iter().map(|dir| dir.is_online()).collect();
+    assert_eq!(online, [true, false, true]);
+    assert!(!dirs[1].exists(), "it was made");
+    let claim = |_: &TopicPartition| Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) };
+    let summary = manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    assert_eq!((summary.opened, summary.gone), (1, vec![(name("t", 2), 1)]));
+    let error = make(&manager, 1, Some(id(1))).unwrap_err();
+    assert!(matches!(error, StorageError::HomeOffline { directory, .. } if directory == id(1)), "{error}");
+    assert!(error.is_disk_failure() && error.is_retriable());
+    manager.close(1, NOW).unwrap();
+    drop(manager);
+
+    std::fs::rename(root.path().join("away"), &dirs[1]).unwrap();
+    let manager = LogManager::lock(&Disk::new(), &dirs, &config()).unwrap();
+    assert!(manager.dirs()[1].had_clean_shutdown(), "its marker was lost while it was away");
+    manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    assert_eq!(manager.get(&name("t", 1)).unwrap().log_end_offset().get(), 1);
 }

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import brokers
+import wire
 from kit import case, check, equal, wait_until
 from weir import SEGMENT_BYTES, Weir, admin, checkpoint, files_of, fill, read_all, still, topic_of
 
@@ -138,3 +139,172 @@ def crash_loop(test):
     test.prove("8 crashes with seconds of uptime: no -delete directory left, recovery points moved each time")
     test.prove(f"serves {server.start_seconds * 1000:.0f} ms after the start that follows kill -9")
 
+
+
+class SeveralDirectories:
+    """A server with three log directories, the first of which has the metadata log, and eight partitions in them."""
+
+    def __init__(self, test):
+        self.dirs = [test.scratch / f"disk{i}" / "log" for i in range(3)]
+        for path in self.dirs:
+            path.parent.mkdir()
+        self.server = Weir(test, data=self.dirs[0], overrides={"log.dirs": ",".join(map(str, self.dirs))})
+        self.topic = topic_of(test, self.server, partitions=8)
+        self.acked = {p: fill(self.server, self.topic, 20, partition=p) for p in range(8)}
+        self.homes = {p: next(i for i, d in enumerate(self.dirs) if (d / f"{self.topic}-{p}").is_dir()) for p in range(8)}
+        equal(len(set(self.homes.values())), 3, "directories that partitions are in")
+
+    def reads(self, only=(0, 1, 2)):
+        for partition, home in self.homes.items():
+            if home in only:
+                equal(read_all(self.server, self.topic, partition), self.acked[partition], f"records of partition {partition}")
+
+    def out(self, home):
+        """The partitions of a missing directory: no leader, no answer, and no second directory."""
+        described = admin(self.server).list_topics(self.topic, timeout=10).topics[self.topic].partitions
+        for partition in (p for p, where in self.homes.items() if where == home):
+            equal((described[partition].leader, described[partition].error.code()), (-1, wire.NO_LEADER), "leader and error")
+            one = self.server.wire()
+            equal(one.produce(self.topic, partition, wire.batch([b"x"]))[0], wire.STORAGE, "error of an append")
+            equal(one.fetch(self.topic, partition, 0)[0], wire.STORAGE, "error of a read")
+            found = [d for d in self.dirs if (d / f"{self.topic}-{partition}").exists()]
+            equal(found, [], f"directories of partition {partition}")
+        equal(self.server.health(), 503, "health")
+        equal(self.server.metric("kafka_log_logmanager_offlinelogdirectorycount"), 1, "offline directories by the metric")
+        lines = [line for line in self.server.log.read_bytes()[self.server.log_before:].decode().splitlines() if " ERROR " in line]
+        check(len(lines) < 6, f"{len(lines)} lines of errors: {lines[:8]}")
+        check(self.server.said("ERROR", "a log directory is missing", "partitions=", f"{self.topic}-"), "nothing is said")
+
+
+def emptied(path):
+    for entry in path.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+@case("directory", "one of several is not there at the start", seconds=25)
+def one_of_several(test):
+    several = SeveralDirectories(test)
+    server, gone = several.server, several.dirs[1]
+    elsewhere = test.scratch / "elsewhere"
+    for power, leaves_empty in (("stop", False), ("kill", True)):
+        getattr(server, power)()
+        gone.rename(elsewhere)
+        if leaves_empty:
+            gone.mkdir()
+        server.start()
+        several.reads(only=(0, 2))
+        several.out(1)
+        equal(gone.exists(), leaves_empty, "there is a directory in place of the missing one")
+        check(not (gone / "meta.properties").exists(), "the place of the missing one was formatted")
+        name = topic_of(test, server, "meanwhile", partitions=4)
+        fill(server, name, 5, partition=3)
+        # A second start without it knows no less than the first.
+        server.kill()
+        server.start()
+        several.out(1)
+        server.stop()
+        if gone.exists():
+            shutil.rmtree(gone)
+        elsewhere.rename(gone)
+        server.start()
+        several.reads()
+        equal(server.health(), 200, "health")
+        equal([d for path in several.dirs for d in path.glob("*-stray")], [], "stray directories")
+    test.prove("unmounted, renamed away or emptied: its partitions have no leader, KAFKA_STORAGE_ERROR, and come up nowhere "
+               "else; the others serve, new topics are made; when it is back everything is there")
+
+
+@case("directory", "none that can be used, or the wrong ones", seconds=15)
+def no_directory(test):
+    several = SeveralDirectories(test)
+    server = several.server
+    server.stop()
+    for path in several.dirs:
+        path.rename(path.with_name("away"))
+    several.dirs[1].with_name("away").rename(several.dirs[1])
+    said = server.start_fails()
+    check("metadata log" in said and str(several.dirs[0]) in said and "mount it" in said, said)
+    check(not (several.dirs[0] / "meta.properties").exists(), "the place of the metadata log was formatted")
+    several.dirs[0].rmdir() if several.dirs[0].exists() else None
+    for i in (0, 2):
+        several.dirs[i].with_name("away").rename(several.dirs[i])
+    metadata = several.dirs[0] / "__cluster_metadata-0"
+    metadata.rename(test.scratch / "metadata")
+    said = server.start_fails()
+    check("metadata log" in said and f"{several.topic}-" in said, said)
+    (test.scratch / "metadata").rename(metadata)
+    server.start()
+    several.reads()
+    equal([d for path in several.dirs for d in path.glob("*-stray")], [], "stray directories")
+    test.prove("without the directory of the metadata log, or without that log, the start is refused and says what to do")
+    alone = Weir(test, name="alone", data=test.scratch / "data", overrides={"metadata.log.dir": str(test.scratch / "meta")})
+    topic = topic_of(test, alone)
+    acked = fill(alone, topic, 20)
+    alone.stop()
+    alone.data.rename(test.scratch / "away")
+    said = alone.start_fails()
+    check("no usable log directory" in said and str(alone.data) in said, said)
+    shutil.rmtree(alone.data, ignore_errors=True)
+    (test.scratch / "away").rename(alone.data)
+    alone.start()
+    equal(read_all(alone, topic), acked, "records")
+    test.prove("a metadata log on its own disk and no other directory: refused, the directory is not made")
+
+
+@case("directory", "a new one beside the old", seconds=15)
+def new_directory(test):
+    several = SeveralDirectories(test)
+    server = several.server
+    text = (server.dir / "server.properties").read_text()
+    more = test.scratch / "disk3" / "log"
+    old = ",".join(map(str, several.dirs))
+
+    def restart(paths):
+        server.stop()
+        (server.dir / "server.properties").write_text(text.replace(old, ",".join(map(str, paths))))
+        server.start()
+    restart([*several.dirs, more])
+    check((more / "meta.properties").exists(), "it was not formatted")
+    check(not server.said("ERROR"), server.tail())
+    topic_of(test, server, partitions=8)
+    check(len(list(more.glob("*-[0-9]"))) >= 4, "the new directory is not filled first")
+    several.reads()
+    moved = next(p for p, home in several.homes.items() if home == 1)
+    server.stop()
+    shutil.move(several.dirs[1] / f"{several.topic}-{moved}", more)
+    server.start()
+    several.reads()
+    server.stop()
+    # Found in two places: the one that the metadata knows is it.
+    shutil.copytree(more / f"{several.topic}-{moved}", several.dirs[0] / f"{several.topic}-{moved}")
+    server.start()
+    several.reads()
+    equal(len(list(several.dirs[0].glob(f"{several.topic}-{moved}.*-stray"))), 1, "copies set aside")
+    server.stop()
+    home = next(p for p, where in several.homes.items() if where == 2)
+    shutil.rmtree(several.dirs[2] / f"{several.topic}-{home}")
+    server.start()
+    check(server.said("ERROR", "directory is gone", f"{several.topic}-{home}"), "nothing is said of the lost partition")
+    test.prove("a directory added to log.dirs is formatted and filled first; a partition moved by hand is found; of two "
+               "directories of one partition the metadata's counts; one that was removed is complained about")
+    disk = several.dirs[1]
+    server.stop()
+    cluster = next(line for line in (several.dirs[0] / "meta.properties").read_text().splitlines() if "cluster.id" in line)
+    emptied(disk)
+    server.start()
+    check(server.said("ERROR", "only where it is lost for good"), "the way out is not told")
+    server.stop()
+    (disk / "meta.properties").write_text(f"version=1\nnode.id=1\n{cluster}\n")
+    server.start()
+    lost = [p for p, where in several.homes.items() if where == 1 and p != moved]
+    for partition in lost:
+        equal(server.wire().produce(several.topic, partition, wire.batch([b"x"]))[0], wire.STORAGE, "error of an append")
+    fresh = topic_of(test, server, "fresh", partitions=12)
+    check(list(disk.glob(f"{fresh}-*")), "nothing is put into the replaced directory")
+    admin(server).delete_topics([several.topic])[several.topic].result(10)
+    topic_of(test, server, name=several.topic, partitions=8)
+    for partition in range(8):
+        fill(server, several.topic, 1, partition=partition)
+    equal(server.health(), 200, "health")
+    test.prove("a disk lost for good is replaced by what the message says: its partitions stay out until their topic is "
+               "deleted, new ones use it")

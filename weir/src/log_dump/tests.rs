@@ -39,7 +39,8 @@ fn write_directory(root: &Path) -> usize {
     let config =
         Arc::new(LogConfig { segment_bytes: 20_000, index_interval_bytes: 1000, ..LogConfig::default() });
     let id = Some(Uuid([7; 16]));
-    let log = manager.get_or_create(&TopicPartition::new("shown", 0), id, Arc::clone(&config), NOW).unwrap();
+    let log =
+        manager.get_or_create(&TopicPartition::new("shown", 0), id, None, Arc::clone(&config), NOW).unwrap();
     let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
     let mut count = 0;
     for batch in 0..200_usize {
@@ -70,7 +71,7 @@ fn write_directory(root: &Path) -> usize {
         count += 2;
     }
     let offsets =
-        manager.get_or_create(&TopicPartition::new("__consumer_offsets", 4), id, config, NOW).unwrap();
+        manager.get_or_create(&TopicPartition::new("__consumer_offsets", 4), id, None, config, NOW).unwrap();
     let mut key = Vec::new();
     put_i16(&mut key, 1);
     let commit_key = OffsetCommitKey { group: "readers".into(), topic: "shown".into(), partition: 0 };

@@ -220,3 +220,36 @@ fn with_several_directories_the_broker_chooses() {
     let unknown = world.controller().assign_directories(1, world.epoch, &[(id, 7, dirs[1])]).unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
 }
+
+#[test]
+fn a_partition_whose_directory_is_missing_has_no_leader_until_it_is_back() {
+    let mut world = World::unregistered("");
+    let dirs = vec![DIRECTORY, Uuid::from_halves(5, 6)];
+    let begin = |world: &mut World, incarnation, log_dirs: &[Uuid]| {
+        let registration =
+            BrokerRegistration { log_dirs: log_dirs.to_vec(), ..world.registration(incarnation) };
+        let result = world.controller().register_broker(&registration).unwrap();
+        world.epoch = world.commit(result);
+        let result = world.controller().unfence_broker(1, world.epoch, false).unwrap();
+        world.commit(result);
+    };
+    begin(&mut world, 1, &dirs);
+    assert_eq!(world.create(topic("t", 2, 1)), ok());
+    let id = world.image().topics().by_name("t").unwrap().id();
+    let assigned = [(id, 0, dirs[0]), (id, 1, dirs[1])];
+    let result = world.controller().assign_directories(1, world.epoch, &assigned).unwrap();
+    world.commit(result);
+    let leaders = |world: &World| {
+        let topics = world.image().topics();
+        [0, 1].map(|index| topics.partition(id, index).map(|it| (it.leader, it.isr.to_vec())).unwrap())
+    };
+    assert_eq!(leaders(&world), [(1, vec![1]), (1, vec![1])]);
+    begin(&mut world, 2, &dirs[..1]);
+    assert_eq!(leaders(&world), [(1, vec![1]), (-1, vec![1])]);
+    let request = ElectLeadersRequest { election_type: 1, ..Default::default() };
+    let result = world.controller().elect_leaders(&request);
+    world.commit(result);
+    assert_eq!(leaders(&world)[1].0, -1, "elected without its directory");
+    begin(&mut world, 3, &dirs);
+    assert_eq!(leaders(&world), [(1, vec![1]), (1, vec![1])]);
+}
