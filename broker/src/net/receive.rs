@@ -68,7 +68,7 @@ impl Storage {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     /// The socket; the sender uses it too, never at the same time.
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Arc<TcpStream>,
     /// What the reaper sees of this connection.
     pub(crate) state: Arc<ConnectionState>,
     windows: Budget,
@@ -86,6 +86,8 @@ impl Receiver {
         windows: Budget,
         pool: ChunkPool,
     ) -> Self {
+        let stream = Arc::new(stream);
+        state.reads_from(&stream);
         Receiver { stream, state, windows, pool, storage: Storage::None, start: 0, end: 0 }
     }
 
@@ -107,8 +109,14 @@ impl Receiver {
     /// Waits until at least `count` bytes are available. `count` must not exceed [`SMALL_BYTES`]. Cancel-safe.
     pub(crate) async fn ensure(&mut self, count: usize) -> Result<(), ReceiveError> {
         debug_assert!(count <= SMALL_BYTES);
-        while self.end - self.start < count {
-            self.fill().await?;
+        let missing = count.saturating_sub(self.end - self.start);
+        if missing > 0 {
+            let mut awaited = self.state.awaits(missing);
+            while self.end - self.start < count {
+                let before = self.end - self.start;
+                self.fill().await?;
+                awaited.came(self.end - self.start - before);
+            }
         }
         Ok(())
     }
@@ -211,10 +219,11 @@ impl Receiver {
         if taken > 0 {
             on_bytes(chain);
         }
-        let mut noted = chain.len();
+        let mut awaited = self.state.awaits(chain.missing());
         while chain.missing() > 0 {
             self.put_window_back();
             let stream = &self.stream;
+            let before = chain.len();
             let read = chain.fill_with(READ_WINDOW_BYTES, |slices| stream.try_read_vectored(slices));
             match read {
                 Ok(0) => return Err(ReceiveError::Closed),
@@ -222,9 +231,8 @@ impl Receiver {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await?,
                 Err(error) => return Err(error.into()),
             }
-            if chain.len() - noted >= CHUNK_BYTES {
-                noted = chain.len();
-                self.state.progressed();
+            if awaited.came(chain.len() - before) {
+                self.state.progressed_if_holding();
             }
         }
         Ok(())
@@ -233,7 +241,7 @@ impl Receiver {
     /// Appends exactly `count` bytes to `out`, whose memory the caller leased; it grows as the bytes arrive.
     pub(crate) async fn read_into(&mut self, out: &mut Vec<u8>, count: usize) -> Result<(), ReceiveError> {
         let target = out.len() + count;
-        let mut noted = out.len();
+        let mut awaited = self.state.awaits(count);
         while out.len() < target {
             if self.start == self.end {
                 self.fill().await?;
@@ -245,9 +253,8 @@ impl Receiver {
             }
             out.extend_from_slice(&self.storage.bytes()[self.start..self.start + part]);
             self.consume(part);
-            if out.len() - noted >= CHUNK_BYTES {
-                noted = out.len();
-                self.state.progressed();
+            if awaited.came(part) {
+                self.state.progressed_if_holding();
             }
         }
         Ok(())
@@ -255,6 +262,7 @@ impl Receiver {
 
     /// Reads past `count` bytes, holding none of them.
     pub(crate) async fn skip(&mut self, mut count: usize) -> Result<(), ReceiveError> {
+        let mut awaited = self.state.awaits(count);
         while count > 0 {
             if self.start == self.end {
                 self.fill().await?;
@@ -262,7 +270,9 @@ impl Receiver {
             let part = count.min(self.end - self.start);
             self.consume(part);
             count -= part;
-            self.state.progressed_if_holding();
+            if awaited.came(part) {
+                self.state.progressed_if_holding();
+            }
         }
         Ok(())
     }
@@ -274,7 +284,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::net::registry::{ConnectionLimits, Registry};
+    use crate::net::registry::{ConnectionLimits, Holding, Registry};
 
     #[test]
     fn a_peer_that_sends_without_a_pause_is_read_to_its_end_and_leaves_turns_to_others() {
@@ -286,6 +296,93 @@ mod tests {
         // A reader that never ends its poll would stop a timer of its own runtime, too.
         let turns = turns.recv_timeout(Duration::from_secs(60)).expect("the reader did not come to an end");
         assert!(turns > 10, "the other task had {turns} turns");
+    }
+
+    /// A connection of this process: the peer's end, and the receiver.
+    async fn connected() -> (std::net::TcpStream, Receiver) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_nodelay(true).unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let limits = ConnectionLimits { in_all: 1, per_address: 1, ..ConnectionLimits::default() };
+        let registered = Registry::new(limits).register(address, 0).unwrap();
+        let windows = Budget::root("windows", 64 * CHUNK_BYTES as u64);
+        (peer, Receiver::new(stream, Arc::clone(&registered.state), windows, ChunkPool::new()))
+    }
+
+    async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
+        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+    }
+
+    /// Waits as a runtime without a turn for this connection would.
+    fn sleep_ms(ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+
+    #[tokio::test]
+    async fn what_has_arrived_and_is_not_read_yet_is_the_peers_progress() {
+        const TIMEOUT_MS: u64 = 30;
+        const BODY: usize = 2 * CHUNK_BYTES + 10;
+        let (mut peer, mut receiver) = connected().await;
+        let state = Arc::clone(&receiver.state);
+        let stalled = || state.is_stalled(&[true], TIMEOUT_MS);
+        let _owes_progress = state.holds(Holding::Receive);
+        let lease = Budget::root("receive", 1 << 20)
+            .try_lease(ChunkChain::lease_bytes(BODY), Holder::new("batch", 1))
+            .unwrap();
+        let pool = ChunkPool::new();
+        let mut chain = ChunkChain::new(&pool, lease, BODY);
+        let mut reading = Box::pin(receiver.read_chain(&mut chain, |_| ()));
+        assert!(is_pending(reading.as_mut()).await);
+        assert!(!stalled());
+        sleep_ms(2 * TIMEOUT_MS);
+        assert!(stalled(), "nothing has come");
+        peer.write_all(&[1; 100]).unwrap();
+        sleep_ms(20);
+        assert!(stalled(), "a few bytes are no progress, read or not");
+        peer.write_all(&vec![1; CHUNK_BYTES - 100]).unwrap();
+        sleep_ms(20);
+        assert!(!stalled(), "a chunk lies in the socket");
+        while is_pending(reading.as_mut()).await && !stalled() {
+            tokio::task::yield_now().await;
+        }
+        sleep_ms(2 * TIMEOUT_MS);
+        assert!(stalled(), "it was read, and nothing has come since");
+        // One that sends a byte at a time, each of which is read at once.
+        for _ in 0..10 {
+            peer.write_all(&[1]).unwrap();
+            sleep_ms(2);
+            tokio::task::yield_now().await;
+            assert!(is_pending(reading.as_mut()).await);
+            assert!(stalled(), "a dribble is no progress");
+        }
+        peer.write_all(&[1; CHUNK_BYTES]).unwrap();
+        sleep_ms(20);
+        assert!(!stalled(), "the rest lies in the socket");
+        reading.await.unwrap();
+        assert!(!stalled(), "all was read");
+        assert_eq!(chain.len(), BODY);
+        drop(chain);
+        sleep_ms(2 * TIMEOUT_MS);
+        assert!(stalled(), "no bytes are awaited: those of the next request are no progress of this one");
+    }
+
+    #[tokio::test]
+    async fn what_is_passed_over_is_progress_by_the_chunk_too() {
+        const TIMEOUT_MS: u64 = 30;
+        let (mut peer, mut receiver) = connected().await;
+        let state = Arc::clone(&receiver.state);
+        let _owes_progress = state.holds(Holding::Stream);
+        let mut skipping = Box::pin(receiver.skip(1 << 20));
+        for _ in 0..40 {
+            peer.write_all(&[1]).unwrap();
+            sleep_ms(2);
+            tokio::task::yield_now().await;
+            assert!(is_pending(skipping.as_mut()).await);
+        }
+        let waited_for = [false, false, false, true];
+        assert!(state.is_stalled(&waited_for, TIMEOUT_MS), "bytes one at a time hold memory for ever");
+        assert!(!state.is_stalled(&[true, true, true, false], TIMEOUT_MS), "nobody waits for what it holds");
     }
 
     /// Reads past 64 MiB while another task counts its turns.

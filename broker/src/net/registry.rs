@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use weir_budget::Budget;
+use weir_budget::{Budget, CHUNK_BYTES};
 
 use crate::broker::Broker;
 use crate::plan::Budgets;
@@ -35,6 +36,10 @@ pub(crate) struct ConnectionState {
     holding: AtomicU32,
     /// Microseconds that the request in hand waited for others.
     waited_us: AtomicU32,
+    /// The socket, for a look at what has arrived.
+    socket: OnceLock<Weak<TcpStream>>,
+    /// Bytes that must come until the next progress while the connection waits for its peer's; 0 at other times.
+    awaited: AtomicU32,
 }
 
 impl ConnectionState {
@@ -75,6 +80,37 @@ impl ConnectionState {
         MemoryWait { state: held.then(|| Arc::clone(self)) }
     }
 
+    /// Tells which socket the connection has.
+    pub(crate) fn reads_from(&self, socket: &Arc<TcpStream>) {
+        self.socket.get_or_init(|| Arc::downgrade(socket));
+    }
+
+    /// While the returned value lives the connection waits for `bytes` bytes of its peer's.
+    pub(crate) fn awaits(self: &Arc<Self>, bytes: usize) -> Awaited {
+        let mut awaited = Awaited { state: Arc::clone(self), rest: bytes, portion: 0 };
+        awaited.begin_portion();
+        awaited
+    }
+
+    /// True when the next portion that the connection waits for has arrived and was not read yet: it is not the peer who
+    /// is slow.
+    fn has_arrived(&self) -> bool {
+        let awaited = u64::from(self.awaited.load(Ordering::Relaxed));
+        let Some(socket) = self.socket.get().and_then(Weak::upgrade) else { return false };
+        awaited > 0 && rustix::io::ioctl_fionread(&*socket).is_ok_and(|unread| unread >= awaited)
+    }
+
+    /// True when the connection owes progress since `timeout_ms` to somebody who waits: `waited_for` tells of which
+    /// budgets that is, in the order of [`Holding`].
+    pub(super) fn is_stalled(&self, waited_for: &[bool], timeout_ms: u64) -> bool {
+        let since = self.holding_since_ms.load(Ordering::Relaxed);
+        let holding = self.holding.load(Ordering::Relaxed) as usize;
+        since > 0
+            && waited_for.get(holding).copied().unwrap_or(false)
+            && self.now_ms().saturating_sub(since - 1) >= timeout_ms
+            && !self.has_arrived()
+    }
+
     /// Notes a window of progress on what the lease is for.
     pub(crate) fn progressed(&self) {
         let now = self.now_ms();
@@ -110,6 +146,39 @@ pub(crate) enum Holding {
     Replies = 4,
     /// The heads of a fetch response of many partitions.
     LargeFetch = 5,
+}
+
+/// A wait for bytes of the peer's, in portions each of which is progress: a chunk, or the rest.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    state: Arc<ConnectionState>,
+    rest: usize,
+    portion: usize,
+}
+
+impl Awaited {
+    fn begin_portion(&mut self) {
+        self.portion = self.rest.min(CHUNK_BYTES);
+        self.state.awaited.store(self.portion as u32, Ordering::Relaxed);
+    }
+
+    /// Notes that `count` more bytes were read. True when a portion is complete.
+    pub(crate) fn came(&mut self, count: usize) -> bool {
+        self.rest = self.rest.saturating_sub(count);
+        if count >= self.portion {
+            self.begin_portion();
+            return true;
+        }
+        self.portion -= count;
+        self.state.awaited.store(self.portion as u32, Ordering::Relaxed);
+        false
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.state.awaited.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The duty to make progress begins anew when this is dropped, where there was one.
@@ -282,6 +351,8 @@ impl Registry {
             holding_since_ms: AtomicU64::new(0),
             holding: AtomicU32::new(0),
             waited_us: AtomicU32::new(0),
+            socket: OnceLock::new(),
+            awaited: AtomicU32::new(0),
         });
         open.entries.insert(id, Entry { state: Arc::clone(&state), task: None });
         Ok(Registered { registry: Arc::clone(self), state })
@@ -343,11 +414,8 @@ impl Registry {
         let open = self.open.lock();
         for entry in open.entries.values() {
             let state = &entry.state;
-            let since = state.holding_since_ms.load(Ordering::Relaxed);
             let holding = state.holding.load(Ordering::Relaxed) as usize;
-            let stalled = since > 0
-                && waited_for.get(holding).copied().unwrap_or(false)
-                && now.saturating_sub(since - 1) >= stall_timeout.as_millis() as u64;
+            let stalled = state.is_stalled(&waited_for, stall_timeout.as_millis() as u64);
             let idle = now.saturating_sub(state.last_active_ms.load(Ordering::Relaxed))
                 >= max_idle.as_millis() as u64;
             let Some(task) = entry.task.as_ref().filter(|_| stalled || idle) else { continue };
