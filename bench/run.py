@@ -27,6 +27,7 @@ from measure import INTEROP, MIB, Peak, cpu_seconds, mib, program, rss_anon
 
 PARTITIONS = 8
 FASTEST = 1 << 30  # bytes a second that no load here exceeds
+TOUCHED = 1 << 30  # bytes of memory touched before each piece of a load; a host may soon take back what lies free beyond it
 # name: (arguments of rdload, seconds as a factor). Paced loads first, before the disk has much to write back.
 LOADS = {
     "paced, 16 producers, 80 k/s of 1 KiB": dict(producers=16, size=1024, acks=1, rate=80000),
@@ -40,22 +41,26 @@ FETCH = "fetch, 1 KiB, cached (raw reader)"
 
 
 def produce(broker, load, seconds):
+    """A load in pieces, none of which writes more than the memory that was touched just before it."""
     topic = f"load-{time.time_ns()}"
     measure.make_topic(broker.bootstrap, topic, PARTITIONS)
-    # What the load will write at the most, just before it does: a machine may take back memory within seconds.
-    measure.touch_machine(broker.data, int(seconds * min(FASTEST, load.get("rate", FASTEST) * load["size"])))
     arguments = [x for k, v in load.items() for x in (f"--{k}", v)]
-    before = cpu_seconds(broker.pid)
+    piece = min(seconds, TOUCHED / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
+    cpu, pieces = 0, []
     with Peak(broker.pid) as peak:
-        result = program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", seconds, *arguments)
-    cpu = cpu_seconds(broker.pid) - before
+        for _ in range(round(seconds / piece)):
+            subprocess.run(["sync"], check=True)
+            measure.touch_machine(broker.data, TOUCHED)
+            before = cpu_seconds(broker.pid)
+            result = program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", piece, *arguments)
+            cpu += cpu_seconds(broker.pid) - before
+            if result["failed"] or not result["complete"]:
+                raise RuntimeError(f"{broker.kind}: {result}")
+            pieces.append(result)
     measure.drop_topic(broker.bootstrap, topic)
-    if result["failed"] or not result["complete"]:
-        raise RuntimeError(f"{broker.kind}: {result}")
     time.sleep(1)  # its files go
-    subprocess.run(["sync"], check=True)
-    return {"records_per_second": result["records_per_second"], "records_per_cpu_second": result["records"] / max(cpu, 0.01),
-            "p50_ms": result["p50_ms"], "p99_ms": result["p99_ms"], "p999_ms": result["p999_ms"], "peak": peak.peak}
+    return {"records_per_cpu_second": sum(r["records"] for r in pieces) / max(cpu, 0.01), "peak": peak.peak,
+            **{k: statistics.median(r[k] for r in pieces) for k in ("records_per_second", "p50_ms", "p99_ms", "p999_ms")}}
 
 
 def consume(broker, seconds):
@@ -146,7 +151,7 @@ def main():
     directory = Path(tempfile.mkdtemp(prefix="weir-bench-"))
     try:
         for number in range(options.rounds):
-            floors.append(floor(directory, 2 << 30))
+            floors.append(floor(directory, TOUCHED))
             for kind in contenders if number % 2 == 0 else reversed(contenders):
                 print(f"round {number + 1}, {kind}", flush=True)
                 rounds[kind].append(contend(kind, directory, loads, options))
