@@ -16,6 +16,8 @@ mod support;
 
 #[path = "beside_kafka/batch.rs"]
 mod batch;
+#[path = "beside_kafka/cluster.rs"]
+mod cluster;
 #[path = "beside_kafka/configs.rs"]
 mod configs;
 #[path = "beside_kafka/fetch.rs"]
@@ -66,14 +68,17 @@ group.min.session.timeout.ms=100
 /// A part of the comparison by its name.
 type Family = (&'static str, fn(&mut Pair));
 
+/// Those that list everything come while there is little, and the last one raises the level of the metadata.
 const FAMILIES: &[Family] = &[
+    ("cluster", cluster::compare),
+    ("configs", configs::compare),
     ("topics", topics::compare),
     ("metadata", metadata::compare),
     ("produce", produce::compare),
     ("fetch", fetch::compare),
     ("offsets", offsets::compare),
     ("groups", groups::compare),
-    ("configs", configs::compare),
+    ("features", cluster::compare_features),
 ];
 
 fn compare(release: Release, libs_variable: &str) {
@@ -96,7 +101,7 @@ fn compare(release: Release, libs_variable: &str) {
         }
         println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
     }
-    pair.finish(false);
+    pair.finish(chosen.is_none());
 }
 
 #[test]

@@ -15,14 +15,30 @@ use crate::request::{Reply, ReplyHead, Request};
 /// Answers with every API that is served.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(ApiVersionsRequest::decode)?;
-    let mut response = served(&request.broker);
-    if request.version >= 3
-        && !(is_legal_name(&asked.client_software_name) && is_legal_name(&asked.client_software_version))
-    {
-        response =
-            ApiVersionsResponse { error_code: ErrorCode::INVALID_REQUEST, ..ApiVersionsResponse::default() };
-    }
+    let response = match refusal(&asked, request.version, &request.broker) {
+        Some(error_code) => ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() },
+        None => served(&request.broker),
+    };
     Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
+}
+
+/// Why a request is not answered: its software has no legal name, it says only half of whom it is meant for, or it is
+/// meant for another cluster or node, which its client shall look for from the start again (KIP-1242).
+fn refusal(asked: &ApiVersionsRequest, version: i16, broker: &Broker) -> Option<ErrorCode> {
+    let is_named =
+        is_legal_name(&asked.client_software_name) && is_legal_name(&asked.client_software_version);
+    if version >= 3 && !is_named {
+        return Some(ErrorCode::INVALID_REQUEST);
+    }
+    if version < 5 {
+        return None;
+    }
+    match (asked.cluster_id.as_deref(), asked.node_id) {
+        (None, -1) => None,
+        (None, _) | (Some(_), -1) => Some(ErrorCode::INVALID_REQUEST),
+        (Some(cluster_id), node_id) => (cluster_id != broker.cluster_id || node_id != broker.node_id)
+            .then_some(ErrorCode::REBOOTSTRAP_REQUIRED),
+    }
 }
 
 /// Answers a request of a version that is not served, in version 0, as KIP-511 asks.

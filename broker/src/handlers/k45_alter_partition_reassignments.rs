@@ -16,6 +16,11 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let asked = request.decode(AlterPartitionReassignmentsRequest::decode)?;
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
     request.lease_more((asked.topics.len() + partitions).saturating_mul(PARTITION_BYTES)).await?;
+    if asked.topics.is_empty() {
+        // As Kafka answers what asks for nothing: with the response's defaults.
+        let response = AlterPartitionReassignmentsResponse::default();
+        return Ok(Some(request.reply(|w| response.encode(w, request.version)).await?));
+    }
     let asked = request.share(asked);
     let allows = asked.allow_replication_factor_change;
     let altered = request

@@ -44,7 +44,6 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         }
     };
     let response = DescribeUserScramCredentialsResponse {
-        error_message: None,
         results: counts.into_iter().map(result).collect(),
         ..DescribeUserScramCredentialsResponse::default()
     };

@@ -12,13 +12,19 @@ use crate::connection::ConnectionError;
 use crate::quorum::TOPIC;
 use crate::request::{Reply, Request};
 
+/// A partition that is not there: its result and the message.
+const PARTITION_BYTES: usize = size_of::<DescribeQuorumResponsePartitionData>() + 64;
+
 /// Answers for the metadata partition; any other is unknown.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(DescribeQuorumRequest::decode)?;
     let version = request.version;
+    let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
+    let names: usize = asked.topics.iter().map(|topic| topic.topic_name.len()).sum();
+    request.lease_more((asked.topics.len() + partitions).saturating_mul(PARTITION_BYTES) + names).await?;
     let is_metadata = matches!(asked.topics.as_slice(), [topic]
         if topic.topic_name == TOPIC && matches!(topic.partitions.as_slice(), [partition] if partition.partition_index == 0));
-    let mut response = if is_metadata {
+    let response = if is_metadata {
         quorum(&request.broker, version)
     } else {
         let topics = asked.topics.iter().map(|topic| DescribeQuorumResponseTopicData {
@@ -29,6 +35,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                 .map(|partition| DescribeQuorumResponsePartitionData {
                     partition_index: partition.partition_index,
                     error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message: Some("This server does not host this topic-partition.".to_string()),
                     ..DescribeQuorumResponsePartitionData::default()
                 })
                 .collect(),
@@ -36,10 +43,6 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         });
         DescribeQuorumResponse { topics: topics.collect(), ..DescribeQuorumResponse::default() }
     };
-    response.error_message = None;
-    for topic in &mut response.topics {
-        topic.partitions.iter_mut().for_each(|partition| partition.error_message = None);
-    }
     Ok(Some(request.reply(|w| response.encode(w, version)).await?))
 }
 

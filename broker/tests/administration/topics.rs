@@ -256,6 +256,13 @@ fn leaders_are_elected_and_replicas_reassigned_where_there_is_something_to_do() 
             }]),
             ..ElectLeadersRequest::default()
         };
+        if version >= 1 {
+            request.election_type = 2;
+            let response = client.call(&request, version);
+            let results = &response.replica_election_results[0].partition_result;
+            assert!(results.iter().all(|result| result.error_code == ErrorCode::INVALID_REQUEST));
+            request.election_type = 0;
+        }
         let response = client.call(&request, version);
         let results = &response.replica_election_results[0].partition_result;
         assert_eq!(
@@ -266,6 +273,12 @@ fn leaders_are_elected_and_replicas_reassigned_where_there_is_something_to_do() 
         let response = client.call(&request, version);
         assert_eq!(response.error_code, ErrorCode::NONE);
         assert!(response.replica_election_results.iter().all(|topic| topic.partition_result.is_empty()));
+        if version >= 1 {
+            request.election_type = 2;
+            assert_eq!(client.call(&request, version).error_code, ErrorCode::INVALID_REQUEST);
+            request.topic_partitions = Some(Vec::new());
+            assert_eq!(client.call(&request, version).error_code, ErrorCode::NONE);
+        }
     }
     let reassign = |replicas: Option<Vec<i32>>| AlterPartitionReassignmentsRequest {
         topics: vec![ReassignableTopic {

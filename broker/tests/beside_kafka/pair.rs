@@ -192,7 +192,6 @@ impl Pair {
         }
     }
 
-    #[allow(dead_code, reason = "for the APIs of the cluster, which follow")]
     /// A request that no struct can express, to both; compared byte by byte.
     pub(crate) fn ask_raw(&mut self, code: i16, version: i16, body: &[u8]) {
         if self.release == Release::Kafka3_9 {
@@ -474,8 +473,11 @@ impl Pair {
             }
         }
         if is_whole && self.release == Release::Kafka4_4 {
-            let stale: Vec<_> =
-                INTENDED.iter().filter(|intended| !self.used.contains(&(*intended as *const _))).collect();
+            let used = &self.used;
+            let is_stale = |intended: &&Intended| {
+                intended.is_certain && !used.contains(&std::ptr::from_ref::<Intended>(intended))
+            };
+            let stale: Vec<_> = INTENDED.iter().filter(is_stale).collect();
             stale.into_iter().for_each(|intended| self.note(-1, format!("not seen: {intended:?}")));
             let places = MASKED.iter().chain(UNORDERED);
             let stale: Vec<_> =

@@ -81,31 +81,30 @@ impl Controller<'_> {
                 self.update_feature(update, &mut batch)
             };
             if let Err(error) = result {
-                failed = Some((update.feature.clone(), error));
+                failed = Some(error);
                 break;
             }
         }
-        let names = request.feature_updates.iter().map(|update| &update.feature);
-        match failed {
-            None => {
-                let results = names.map(|name| feature_result(name, ErrorCode::NONE, None)).collect();
-                let reply = UpdateFeaturesResponse { error_message: None, results, ..Default::default() };
-                batch.finish(reply, request.validate_only)
-            }
-            Some((_, error)) => {
-                let results =
-                    names.map(|name| feature_result(name, error.code, Some(error.message.clone()))).collect();
-                ControllerResult::without_records(UpdateFeaturesResponse {
-                    error_code: error.code,
-                    error_message: Some(format!(
-                        "The update failed for all features since the following feature had an error: {}",
-                        error.message
-                    )),
-                    results,
-                    ..Default::default()
-                })
-            }
-        }
+        let Some(error) = failed else {
+            let result = |update: &FeatureUpdateKey| UpdatableFeatureResult {
+                feature: update.feature.clone(),
+                error_code: ErrorCode::NONE,
+                error_message: None,
+                ..Default::default()
+            };
+            let results = request.feature_updates.iter().map(result).collect();
+            let reply = UpdateFeaturesResponse { error_message: None, results, ..Default::default() };
+            return batch.finish(reply, request.validate_only);
+        };
+        // Without results, as in Kafka: the error is that of all updates, in every version.
+        ControllerResult::without_records(UpdateFeaturesResponse {
+            error_code: error.code,
+            error_message: Some(format!(
+                "The update failed for all features since the following feature had an error: {}",
+                error.message
+            )),
+            ..Default::default()
+        })
     }
 
     fn update_feature(&self, update: &FeatureUpdateKey, batch: &mut Batch<'_>) -> Result<(), ApiError> {
@@ -168,12 +167,4 @@ impl Controller<'_> {
             .into(),
         ])
     }
-}
-
-fn feature_result(
-    name: &str,
-    error_code: ErrorCode,
-    error_message: Option<String>,
-) -> UpdatableFeatureResult {
-    UpdatableFeatureResult { feature: name.to_owned(), error_code, error_message, ..Default::default() }
 }

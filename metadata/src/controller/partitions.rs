@@ -98,10 +98,7 @@ impl Controller<'_> {
     /// out of the reply.
     pub fn elect_leaders(&self, request: &ElectLeadersRequest) -> ControllerResult<ElectLeadersResponse> {
         if !(0..=1).contains(&request.election_type) {
-            return ControllerResult::without_records(ElectLeadersResponse {
-                error_code: ErrorCode::INVALID_REQUEST,
-                ..Default::default()
-            });
+            return ControllerResult::without_records(unknown_election(request));
         }
         let mut records = Vec::new();
         let mut results = Vec::new();
@@ -252,10 +249,7 @@ impl Controller<'_> {
             return if partition.is_reassigning() {
                 self.cancel_reassignment(topic, partition).map(Some)
             } else {
-                Err(ApiError::new(
-                    ErrorCode::NO_REASSIGNMENT_IN_PROGRESS,
-                    "No partition reassignment is in progress.",
-                ))
+                Err(ApiError::new(ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, ""))
             };
         };
         self.check_manual_assignment(replicas, None)?;
@@ -357,5 +351,27 @@ impl Controller<'_> {
                 .collect(),
         };
         ListPartitionReassignmentsResponse { error_message: None, topics, ..Default::default() }
+    }
+}
+
+/// Refuses each partition of a request and the whole of it, unless it asks for nothing.
+fn unknown_election(request: &ElectLeadersRequest) -> ElectLeadersResponse {
+    let topics = request.topic_partitions.as_deref();
+    let asks_for_nothing = topics.is_some_and(<[_]>::is_empty);
+    let partition_result = |partition_id: &i32| ElectLeadersResponsePartitionResult {
+        partition_id: *partition_id,
+        error_code: ErrorCode::INVALID_REQUEST,
+        error_message: Some(format!("Unknown election type {}", request.election_type)),
+        ..Default::default()
+    };
+    let result = |topic: &ElectLeadersRequestTopicPartitions| ReplicaElectionResult {
+        topic: topic.topic.clone(),
+        partition_result: topic.partitions.iter().map(partition_result).collect(),
+        ..Default::default()
+    };
+    ElectLeadersResponse {
+        error_code: if asks_for_nothing { ErrorCode::NONE } else { ErrorCode::INVALID_REQUEST },
+        replica_election_results: topics.unwrap_or_default().iter().map(result).collect(),
+        ..Default::default()
     }
 }

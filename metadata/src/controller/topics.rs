@@ -14,7 +14,7 @@ use super::topic_name::{CLUSTER_METADATA_TOPIC, validate_topic_name};
 use super::{ApiError, Controller, ControllerResult};
 use crate::image::{MetadataImage, directory_id, resource_type};
 use crate::properties::{
-    BrokerConfig, ConfigMap, Describe, canonical_topic_value, describe_topic, keys, validate_topic_configs,
+    BrokerConfig, ConfigMap, canonical_topic_value, describe_new_topic, keys, validate_topic_configs,
 };
 use crate::record_frame::MetadataRecord;
 
@@ -34,18 +34,17 @@ fn overrides(topic: &CreatableTopic) -> ConfigMap {
 
 /// The configs of a topic that was created as asked, by name: what its result in the reply shows from version 5 on.
 pub fn creation_configs(broker: &BrokerConfig, topic: &CreatableTopic) -> Vec<CreatableTopicConfigs> {
-    let mut configs: Vec<CreatableTopicConfigs> =
-        describe_topic(broker, &overrides(topic), &Describe::default())
-            .into_iter()
-            .map(|entry| CreatableTopicConfigs {
-                name: entry.name,
-                value: entry.value,
-                read_only: entry.read_only,
-                config_source: entry.source.id(),
-                is_sensitive: entry.sensitive,
-                unknown_tags: UnknownTags::NONE,
-            })
-            .collect();
+    let mut configs: Vec<CreatableTopicConfigs> = describe_new_topic(broker, &overrides(topic))
+        .into_iter()
+        .map(|entry| CreatableTopicConfigs {
+            name: entry.name,
+            value: entry.value,
+            read_only: entry.read_only,
+            config_source: entry.source.id(),
+            is_sensitive: entry.sensitive,
+            unknown_tags: UnknownTags::NONE,
+        })
+        .collect();
     // What was asked for is shown as it was written, blanks included; sizes with a unit stay plain numbers.
     let without_blanks = |text: &Option<String>| text.as_deref().map(|text| text.replace(' ', ""));
     for written in topic.configs.iter().filter(|written| written.value.is_some()) {

@@ -137,6 +137,24 @@ pub fn describe_topic(
     overrides: &ConfigMap,
     wanted: &Describe<'_>,
 ) -> Vec<ConfigEntry> {
+    topic_entries(broker, overrides, wanted, |row| row.broker_names.first().copied())
+}
+
+/// The configs of a topic as CreateTopics tells of them: there, what only an older name gives is a source, too.
+pub fn describe_new_topic(broker: &BrokerConfig, overrides: &ConfigMap) -> Vec<ConfigEntry> {
+    topic_entries(broker, overrides, &Describe::default(), |row| {
+        let gives = |name: &&&str| broker.value(name).is_some();
+        row.broker_names.iter().find(gives).copied()
+    })
+}
+
+/// Synonyms begin with the broker property that `strongest` names.
+fn topic_entries(
+    broker: &BrokerConfig,
+    overrides: &ConfigMap,
+    wanted: &Describe<'_>,
+    strongest: impl Fn(&Property) -> Option<&'static str>,
+) -> Vec<ConfigEntry> {
     let rows = properties().iter().filter(|row| {
         row.scope == Scope::Topic && wanted.wants(row.name) && shown(row, overrides.contains_key(row.name))
     });
@@ -146,7 +164,7 @@ pub fn describe_topic(
         if overrides.contains_key(row.name) {
             synonyms.push(synonym(row, row.name, value.clone(), ConfigSource::DynamicTopic));
         }
-        if let Some(strongest) = row.broker_names.first() {
+        if let Some(strongest) = strongest(row) {
             synonyms.extend(broker_synonyms(broker, &row.broker_names, strongest));
         }
         wanted.entry(row, value, false, synonyms)
@@ -332,6 +350,9 @@ mod tests {
             find(describe_topic(&broker("log.retention.hours=2"), &ConfigMap::new(), &ALL), "retention.ms");
         assert_eq!((entry.value.as_deref(), entry.source), (Some("7200000"), ConfigSource::Default));
         assert!(entry.synonyms.is_empty(), "hours are no source of milliseconds");
+        let entry =
+            find(describe_new_topic(&broker("log.retention.hours=2"), &ConfigMap::new()), "retention.ms");
+        assert_eq!((entry.value.as_deref(), entry.source), (Some("7200000"), ConfigSource::StaticBroker));
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod value;
 pub use broker_config::{BrokerConfig, Ceilings, Loaded, Note, NoteLevel, StartErrors};
 pub use describe::{
     ConfigEntry, ConfigSource, ConfigSynonym, Describe, describe_broker, describe_broker_defaults,
-    describe_group, describe_topic,
+    describe_group, describe_new_topic, describe_topic,
 };
 pub use dynamic::{
     ConfigOp, apply_config_op, validate_broker_configs, validate_client_metrics_configs,
