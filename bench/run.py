@@ -2,13 +2,13 @@
 """weir beside Apache Kafka 4.4.0 on this machine, in one run: records per broker-CPU-second, latency at paced
 loads, peak anonymous memory, and fetches beside a bare sendfile loop.
 
-    run.py [--rounds 2] [--seconds 8] [--only TEXT]   everything; about four minutes a round and contender
+    run.py [--rounds 2] [--seconds 8] [--only TEXT]   everything; about five minutes a round
     run.py --quick                                    one round, short loads, fewer of them
-    run.py --contenders weir,kafka-4.4.0              who takes part, in turns, each on a fresh directory
+    run.py --contenders weir,kafka-4.4.0              who takes part, in turns of seconds, each on a fresh directory
     run.py --report FILE                              everything as JSON
 
 The load is librdkafka's (rdload.c) with its default linger. Absolute figures move from run to run; the ratios of
-one run are what counts. Medians over the rounds."""
+neighbouring pieces are what counts."""
 
 import argparse
 import json
@@ -27,6 +27,7 @@ from measure import INTEROP, MIB, Peak, cpu_seconds, mib, program, rss_anon
 
 PARTITIONS = 8
 FASTEST = 1 << 30  # bytes a second that no load here exceeds
+PIECE = 2  # seconds of a load in which one contender has its turn
 TOUCHED = 1 << 30  # bytes of memory touched before each piece of a load; a host may soon take back what lies free beyond it
 # name: (arguments of rdload, seconds as a factor). Paced loads first, before the disk has much to write back.
 LOADS = {
@@ -40,87 +41,119 @@ CONSUME = "consume, 1 KiB, cached (librdkafka)"
 FETCH = "fetch, 1 KiB, cached (raw reader)"
 
 
-def produce(broker, load, seconds):
-    """A load in pieces, none of which writes more than the memory that was touched just before it."""
-    topic = f"load-{time.time_ns()}"
-    measure.make_topic(broker.bootstrap, topic, PARTITIONS)
-    arguments = [x for k, v in load.items() for x in (f"--{k}", v)]
-    piece = min(seconds, TOUCHED / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
-    cpu, pieces = 0, []
-    with Peak(broker.pid) as peak:
-        for _ in range(round(seconds / piece)):
-            subprocess.run(["sync"], check=True)
-            measure.touch_machine(broker.data, TOUCHED)
+class Contender:
+    """A broker on a fresh directory, and what was measured of it: by load and figure, a value for each piece."""
+
+    def __init__(self, kind, directory, budget):
+        self.kind, self.figures = kind, {}
+        settings = {"log.segment.delete.delay.ms": "500", "num.partitions": str(PARTITIONS)}
+        self.broker = measure.brokers.Broker(kind, directory, settings, budget=budget if kind == "weir" else None)
+        self.note("start", {"rss": rss_anon(self.broker.pid), "seconds": self.broker.start_seconds})
+
+    def note(self, load, values):
+        figures = self.figures.setdefault(load, {})
+        for name, value in values.items():
+            figures.setdefault(name, []).append(value)
+
+    def end(self):
+        self.broker.stop()
+        self.broker.remove()
+
+    def produce(self, load, topic, seconds):
+        subprocess.run(["sync"], check=True)
+        measure.touch_machine(self.broker.data, TOUCHED)
+        arguments = [x for k, v in load.items() for x in (f"--{k}", v)]
+        before = cpu_seconds(self.broker.pid)
+        with Peak(self.broker.pid) as peak:
+            result = program("rdload", "produce", "--bootstrap", self.broker.bootstrap, "--topic", topic, "--seconds", seconds, *arguments)
+        cpu = cpu_seconds(self.broker.pid) - before
+        if result["failed"] or not result["complete"]:
+            raise RuntimeError(f"{self.kind}: {result}")
+        return {"records_per_cpu_second": result["records"] / max(cpu, 0.01), "peak": peak.peak,
+                **{k: result[k] for k in ("records_per_second", "p50_ms", "p99_ms", "p999_ms")}}
+
+    def consume(self, seconds, pieces):
+        """Cached data, by librdkafka and by a reader that costs next to nothing, the latter in turns with a bare
+        sendfile loop over the very same files."""
+        broker, topic = self.broker, f"read-{time.time_ns()}"
+        measure.make_topic(broker.bootstrap, topic, PARTITIONS)
+        program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", 4, "--producers", 4)
+        time.sleep(1)
+        for _ in range(pieces):
             before = cpu_seconds(broker.pid)
-            result = program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", piece, *arguments)
-            cpu += cpu_seconds(broker.pid) - before
-            if result["failed"] or not result["complete"]:
-                raise RuntimeError(f"{broker.kind}: {result}")
-            pieces.append(result)
-    measure.drop_topic(broker.bootstrap, topic)
+            with Peak(broker.pid) as peak:
+                result = program("rdload", "consume", "--bootstrap", broker.bootstrap, "--topic", topic, "--partitions", PARTITIONS)
+            cpu = cpu_seconds(broker.pid) - before
+            self.note(CONSUME, {"records_per_second": result["records_per_second"], "records_per_cpu_second": result["records"] / max(cpu, 0.01),
+                                "peak": peak.peak})
+        files = sorted(str(f) for f in broker.data.glob(f"{topic}-*/*.log"))
+        for _ in range(pieces):
+            at_rest = rss_anon(broker.pid)
+            with Peak(broker.pid) as peak:
+                own = read(broker.pid, "kafka", broker.bootstrap, seconds, "--topic", topic, "--partitions", PARTITIONS)
+            loop = subprocess.Popen([str(INTEROP / "bin" / "floor"), "serve", *files], stdout=subprocess.PIPE, text=True,
+                                    stdin=subprocess.DEVNULL, preexec_fn=measure.brokers.die_with_parent)
+            try:
+                bare = read(loop.pid, "stream", f"127.0.0.1:{loop.stdout.readline().strip()}", seconds)
+            finally:
+                loop.kill()
+                loop.wait()
+            self.note(FETCH, {"wall": own[0], "cpu": own[1], "bare_wall": bare[0], "bare_cpu": bare[1], "wall_ratio": own[0] / bare[0],
+                              "cpu_ratio": own[1] / bare[1], "growth": peak.peak - at_rest})
+        measure.drop_topic(broker.bootstrap, topic)
+
+
+def read(pid, how, address, seconds, *arguments):
+    """MiB/s and MiB per CPU-second of the process that serves a raw reader."""
+    before = cpu_seconds(pid)
+    result = program("fetch", how, "--address", address, "--seconds", seconds, *arguments)
+    cpu = cpu_seconds(pid) - before
+    return result["bytes"] / MIB / result["seconds"], result["bytes"] / MIB / max(cpu, 0.01)
+
+
+def produce(contenders, name, load, seconds):
+    """A load in pieces, in which the contenders take turns, so that what else the machine does meets all of them. No
+    piece writes more than the memory that was touched just before it."""
+    topic = f"load-{time.time_ns()}"
+    for c in contenders:
+        measure.make_topic(c.broker.bootstrap, topic, PARTITIONS)
+    piece = min(PIECE, TOUCHED / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
+    for number in range(max(1, round(seconds / piece))):
+        for c in contenders if number % 2 == 0 else reversed(contenders):
+            c.note(name, c.produce(load, topic, piece))
+    for c in contenders:
+        measure.drop_topic(c.broker.bootstrap, topic)
     time.sleep(1)  # its files go
-    return {"records_per_cpu_second": sum(r["records"] for r in pieces) / max(cpu, 0.01), "peak": peak.peak,
-            **{k: statistics.median(r[k] for r in pieces) for k in ("records_per_second", "p50_ms", "p99_ms", "p999_ms")}}
 
 
-def consume(broker, seconds):
-    """Cached data, by librdkafka and by a reader that costs next to nothing; then a bare sendfile loop over the
-    very same files."""
-    topic = f"read-{time.time_ns()}"
-    measure.make_topic(broker.bootstrap, topic, PARTITIONS)
-    program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", 4, "--producers", 4)
-    time.sleep(1)
-    out = {}
-    before = cpu_seconds(broker.pid)
-    with Peak(broker.pid) as peak:
-        result = program("rdload", "consume", "--bootstrap", broker.bootstrap, "--topic", topic, "--partitions", PARTITIONS)
-    cpu = cpu_seconds(broker.pid) - before
-    out[CONSUME] = {"records_per_second": result["records_per_second"], "records_per_cpu_second": result["records"] / max(cpu, 0.01), "peak": peak.peak}
-    before, at_rest = cpu_seconds(broker.pid), rss_anon(broker.pid)
-    with Peak(broker.pid) as peak:
-        result = program("fetch", "kafka", "--address", broker.bootstrap, "--topic", topic, "--partitions", PARTITIONS, "--seconds", seconds)
-    cpu = cpu_seconds(broker.pid) - before
-    out[FETCH] = {"mib_per_second": result["bytes"] / MIB / result["seconds"], "mib_per_cpu_second": result["bytes"] / MIB / max(cpu, 0.01),
-                  "peak": peak.peak, "growth": peak.peak - at_rest}
-    files = sorted(str(f) for f in broker.data.glob(f"{topic}-*/*.log"))
-    server = subprocess.Popen([str(INTEROP / "bin" / "floor"), "serve", *files], stdout=subprocess.PIPE, text=True,
-                              stdin=subprocess.DEVNULL, preexec_fn=measure.brokers.die_with_parent)
+def one_round(kinds, directory, loads, options):
+    contenders = []
     try:
-        port = server.stdout.readline().strip()
-        before = cpu_seconds(server.pid)
-        result = program("fetch", "stream", "--address", f"127.0.0.1:{port}", "--seconds", seconds)
-        cpu = cpu_seconds(server.pid) - before
-    finally:
-        server.kill()
-        server.wait()
-    out[FETCH].update(floor_mib_per_second=result["bytes"] / MIB / result["seconds"], floor_mib_per_cpu_second=result["bytes"] / MIB / max(cpu, 0.01))
-    measure.drop_topic(broker.bootstrap, topic)
-    return out
-
-
-def contend(kind, directory, loads, options):
-    """One contender on a fresh directory: warmed up, then every load."""
-    broker = measure.brokers.Broker(kind, directory / "broker", {"log.segment.delete.delay.ms": "500", "num.partitions": str(PARTITIONS)},
-                                    budget=options.budget if kind == "weir" else None)
-    results = {"start": {"rss": rss_anon(broker.pid), "seconds": broker.start_seconds}}
-    try:
-        # The same for both, though only one of them has a compiler to warm.
-        for warm in (dict(producers=16, size=1024, acks=1), dict(producers=16, size=100, acks=1, rate=100000)):
-            produce(broker, warm, options.warm)
+        for kind in kinds:
+            contenders.append(Contender(kind, directory / kind, options.budget))
+        # The same for all, though only one of them has a compiler to warm.
+        for c in contenders:
+            for warm in (dict(producers=16, size=1024, acks=1), dict(producers=16, size=100, acks=1, rate=100000)):
+                topic = f"warm-{time.time_ns()}"
+                measure.make_topic(c.broker.bootstrap, topic, PARTITIONS)
+                c.produce(warm, topic, options.warm)
+                measure.drop_topic(c.broker.bootstrap, topic)
         for name, load in loads.items():
-            results[name] = produce(broker, load, options.seconds)
-            r = results[name]
-            print(f"  {kind}: {name}: {r['records_per_cpu_second']:,.0f} records per broker-CPU-second, {r['records_per_second']:,.0f}/s, "
-                  f"p99 {r['p99_ms']:.1f} ms, {mib(r['peak'])} MiB", flush=True)
+            produce(contenders, name, load, options.seconds)
+            for c in contenders:
+                r = {k: statistics.median(v) for k, v in c.figures[name].items()}
+                print(f"  {name}: {c.kind}: {r['records_per_cpu_second']:,.0f} records per broker-CPU-second, {r['records_per_second']:,.0f}/s, "
+                      f"p99 {r['p99_ms']:.1f} ms, {mib(r['peak'])} MiB", flush=True)
         if not options.only or any(o in "consume fetch" for o in options.only):
-            results.update(consume(broker, options.seconds))
-            r = results[FETCH]
-            print(f"  {kind}: {FETCH}: {r['mib_per_cpu_second']:,.0f} MiB per broker-CPU-second, {r['mib_per_second']:,.0f} MiB/s; "
-                  f"bare sendfile {r['floor_mib_per_cpu_second']:,.0f} and {r['floor_mib_per_second']:,.0f}", flush=True)
+            for c in contenders:
+                c.consume(PIECE, max(1, round(options.seconds / PIECE)))
+                r = {k: statistics.median(v) for k, v in c.figures[FETCH].items()}
+                print(f"  {FETCH}: {c.kind}: {r['wall']:,.0f} MiB/s, {r['cpu']:,.0f} MiB per broker-CPU-second; "
+                      f"bare sendfile {r['bare_wall']:,.0f} and {r['bare_cpu']:,.0f}", flush=True)
     finally:
-        broker.stop()
-        broker.remove()
-    return results
+        for c in contenders:
+            c.end()
+    return {c.kind: c.figures for c in contenders}
 
 
 def floor(directory, size):
@@ -143,52 +176,54 @@ def main():
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 4
-    options.warm = 5 if options.quick else 10
+    options.warm = 5
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     loads = {n: v for n, v in LOADS.items() if (not options.quick or n.startswith(QUICK)) and (not options.only or any(o in n for o in options.only))}
     contenders = options.contenders.split(",")
-    rounds, floors = {c: [] for c in contenders}, []
+    rounds, floors = [], []
     directory = Path(tempfile.mkdtemp(prefix="weir-bench-"))
     try:
         for number in range(options.rounds):
+            print(f"round {number + 1}", flush=True)
             floors.append(floor(directory, TOUCHED))
-            for kind in contenders if number % 2 == 0 else reversed(contenders):
-                print(f"round {number + 1}, {kind}", flush=True)
-                rounds[kind].append(contend(kind, directory, loads, options))
+            rounds.append(one_round(contenders, directory / str(number), loads, options))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
+    def values(kind, load, what):
+        return [v for r in rounds for v in r[kind].get(load, {}).get(what, ())]
+
     def median(kind, load, what):
-        values = [r[load][what] for r in rounds[kind] if load in r and what in r[load]]
-        return statistics.median(values) if values else None
+        return statistics.median(values(kind, load, what))
     peer = next((c for c in contenders if c.startswith("kafka")), None)
     ours = "weir" if "weir" in contenders else None
 
     def ratio(load, what, inverse=False):
+        """Of the pieces that ran one after the other: their median, the least and the most."""
         if not (peer and ours):
             return "-"
-        a, b = median(ours, load, what), median(peer, load, what)
-        return f"{(b / a if inverse else a / b):.2f}" if a and b else "-"
-    print("\nProduce and consume, medians of", options.rounds, "rounds" if options.rounds > 1 else "round")
+        pairs = zip(values(ours, load, what), values(peer, load, what))
+        all_of_them = sorted(b / a if inverse else a / b for a, b in pairs)
+        return f"{statistics.median(all_of_them):.2f} ({all_of_them[0]:.2f}-{all_of_them[-1]:.2f})"
+    print("\nProduce and consume, medians; ratios of neighbouring pieces, with the least and the most")
     heading = ["load"]
     for c in contenders:
         heading += [f"{c}: records/s", "per broker-CPU-s", "p50 / p99 / p99.9, ms", "peak RssAnon, MiB"]
     rows = [heading + ["× per CPU-s", "× lower p99"]]
-    names = [n for n in [*loads, CONSUME] if any(median(c, n, "records_per_second") for c in contenders)]
-    for n in names:
+    for n in [n for n in [*loads, CONSUME] if values(contenders[0], n, "records_per_second")]:
         row = [n]
         for c in contenders:
-            latency = " / ".join(f"{median(c, n, k):.1f}" if median(c, n, k) is not None else "-" for k in ("p50_ms", "p99_ms", "p999_ms"))
-            row += [f"{median(c, n, 'records_per_second'):,.0f}", f"{median(c, n, 'records_per_cpu_second'):,.0f}", latency, mib(median(c, n, "peak"))]
+            latency = " / ".join(f"{median(c, n, k):.1f}" if values(c, n, k) else "-" for k in ("p50_ms", "p99_ms", "p999_ms"))
+            row += [f"{median(c, n, 'records_per_second'):,.0f}", f"{median(c, n, 'records_per_cpu_second'):,.0f}", latency, mib(max(values(c, n, "peak")))]
         rows.append(row + [ratio(n, "records_per_cpu_second"), ratio(n, "p99_ms", True) if n.startswith("paced") else "-"])
     measure.print_table(rows)
-    if any(median(c, FETCH, "mib_per_second") for c in contenders):
-        print("\nPlaintext fetch of cached data beside a bare sendfile loop over the same files")
+    if values(contenders[0], FETCH, "wall"):
+        print("\nPlaintext fetch of cached data, in turns with a bare sendfile loop over the same files")
         rows = [["who", "MiB/s", "sendfile loop, MiB/s", "ratio", "MiB per CPU-s", "sendfile loop, per CPU-s", "ratio", "growth of RssAnon, MiB"]]
         for c in contenders:
-            values = [median(c, FETCH, k) for k in ("mib_per_second", "floor_mib_per_second", "mib_per_cpu_second", "floor_mib_per_cpu_second", "growth")]
-            wall, floor_wall, cpu, floor_cpu, growth = values
-            rows.append([c, f"{wall:,.0f}", f"{floor_wall:,.0f}", f"{wall / floor_wall:.2f}", f"{cpu:,.0f}", f"{floor_cpu:,.0f}", f"{cpu / floor_cpu:.2f}", f"{growth / MIB:.1f}"])
+            m = {k: median(c, FETCH, k) for k in ("wall", "bare_wall", "wall_ratio", "cpu", "bare_cpu", "cpu_ratio")}
+            rows.append([c, f"{m['wall']:,.0f}", f"{m['bare_wall']:,.0f}", f"{m['wall_ratio']:.2f}", f"{m['cpu']:,.0f}", f"{m['bare_cpu']:,.0f}",
+                         f"{m['cpu_ratio']:.2f}", f"{max(values(c, FETCH, 'growth')) / MIB:.1f}"])
         measure.print_table(rows)
     print("\nThe machine's floor, one thread")
     rows = [["work", "MiB/s", "MiB per CPU-second"]]
@@ -196,8 +231,7 @@ def main():
         rows.append([what, *(f"{statistics.median(f[mode][k] for f in floors):,.0f}" for k in ("mib_per_second", "mib_per_cpu_second"))])
     measure.print_table(rows)
     for c in contenders:
-        starts = [r["start"] for r in rounds[c]]
-        print(f"{c}: serves after {statistics.median(s['seconds'] for s in starts):.2f} s with {mib(statistics.median(s['rss'] for s in starts))} MiB")
+        print(f"{c}: serves after {median(c, 'start', 'seconds'):.2f} s with {mib(median(c, 'start', 'rss'))} MiB")
     if options.report:
         Path(options.report).write_text(json.dumps({"rounds": rounds, "floors": floors}, indent=1) + "\n")
     return 0
