@@ -28,6 +28,8 @@ mod group_offsets;
 mod groups;
 #[path = "beside_kafka/intended.rs"]
 mod intended;
+#[path = "beside_kafka/intended_3_9.rs"]
+mod intended_3_9;
 #[path = "beside_kafka/kafka.rs"]
 mod kafka;
 #[path = "beside_kafka/metadata.rs"]

@@ -101,6 +101,7 @@ fn describe(pair: &mut Pair, version: i16) {
     let keys = ["retention.ms", "no.such.config", "segment.bytes"];
     ask_describe(pair, version, &[(TOPIC, "config-set", Some(&keys))], true, true);
     ask_describe(pair, version, &[(BROKER, "7", Some(&["log.retention.ms", "no.such.config"]))], true, true);
+    pair.scene("describe some keys of a group");
     ask_describe(
         pair,
         version,
@@ -108,6 +109,7 @@ fn describe(pair: &mut Pair, version: i16) {
         true,
         false,
     );
+    pair.scene("describe some keys of a subscription");
     ask_describe(
         pair,
         version,

@@ -113,9 +113,10 @@ pub(crate) static UNORDERED: &[Place] = &[
 ];
 
 /// A message in other words.
-const WORDS: &str = "\"";
+pub(crate) const WORDS: &str = "\"";
 
-const fn intended(
+/// A difference that is meant.
+pub(crate) const fn intended(
     (api, scene): (ApiKey, &'static str),
     path: &'static str,
     (kafka, weir): (&'static str, &'static str),

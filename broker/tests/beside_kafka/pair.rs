@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use weir_protocol::messages::*;
 
 use super::intended::{INTENDED, Intended, MASKED, Place, UNORDERED};
+use super::intended_3_9::INTENDED_3_9;
 use super::kafka::Kafka;
 use super::support::{Call, Client, Running};
 use super::value::{Aliases, Difference, Value, batches, differences};
@@ -417,6 +418,14 @@ impl Pair {
         }
     }
 
+    fn intended(&self) -> impl Iterator<Item = &'static Intended> + use<> {
+        let of_3_9 = match self.release {
+            Release::Kafka4_4 => &[],
+            Release::Kafka3_9 => INTENDED_3_9,
+        };
+        INTENDED.iter().chain(of_3_9)
+    }
+
     fn keep<C: Call>(&mut self, version: i16, found: Vec<Difference>) {
         if !self.versions(C::API).contains(&version) {
             return;
@@ -424,7 +433,7 @@ impl Pair {
         self.answers += 1;
         self.asked.insert((C::API.code(), version));
         for difference in found {
-            match INTENDED.iter().find(|intended| intended.covers(C::API, &self.scene, &difference)) {
+            match self.intended().find(|intended| intended.covers(C::API, &self.scene, &difference)) {
                 Some(intended) => {
                     self.used.insert(intended);
                 }
@@ -436,7 +445,7 @@ impl Pair {
     /// Whether a difference is neither meant nor known.
     fn is_new<C: Call>(&self, version: i16, difference: &Difference) -> bool {
         let found = self.describe::<C>(difference).replace(&format!("v{version}"), "vN");
-        !INTENDED.iter().any(|intended| intended.covers(C::API, &self.scene, difference))
+        !self.intended().any(|intended| intended.covers(C::API, &self.scene, difference))
             && !self.found.contains_key(&found)
     }
 
@@ -472,14 +481,18 @@ impl Pair {
                 }
             }
         }
-        if is_whole && self.release == Release::Kafka4_4 {
+        // Few versions are those of 3.9 alone, so that most entries of the tables of both are not seen there.
+        let (table, places) = match self.release {
+            Release::Kafka4_4 => (INTENDED, MASKED.iter().chain(UNORDERED)),
+            Release::Kafka3_9 => (INTENDED_3_9, [].iter().chain(&[])),
+        };
+        if is_whole {
             let used = &self.used;
             let is_stale = |intended: &&Intended| {
                 intended.is_certain && !used.contains(&std::ptr::from_ref::<Intended>(intended))
             };
-            let stale: Vec<_> = INTENDED.iter().filter(is_stale).collect();
+            let stale: Vec<_> = table.iter().filter(is_stale).collect();
             stale.into_iter().for_each(|intended| self.note(-1, format!("not seen: {intended:?}")));
-            let places = MASKED.iter().chain(UNORDERED);
             let stale: Vec<_> =
                 places.filter(|place| !self.masks_used.contains(&std::ptr::from_ref(*place))).collect();
             stale.into_iter().for_each(|place| self.note(-1, format!("not seen: {place:?}")));
