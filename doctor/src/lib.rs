@@ -1,0 +1,8 @@
+//! What a JVM broker left behind (a heap dump, texts of its tools) in, an exact account of its native memory out.
+//!
+//! Evidence is only read. Everything here is synchronous; nothing prints.
+
+mod error;
+pub mod hprof;
+
+pub use error::DoctorError;
