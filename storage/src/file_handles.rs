@@ -56,12 +56,21 @@ pub(crate) struct HandleSlot {
     current: Mutex<Option<Arc<FileHandle>>>,
     used: AtomicBool,
     queued: AtomicBool,
+    /// The file is not opened any more; changes under the lock of `current`.
+    retired: AtomicBool,
 }
 
 impl HandleSlot {
     /// Closes the file (as soon as the last user lets it go).
     pub(crate) fn close(&self) {
         *self.current.lock() = None;
+    }
+
+    /// Closes the file for good: its path may be that of another log's file from now on.
+    pub(crate) fn retire(&self) {
+        let mut current = self.current.lock();
+        self.retired.store(true, Ordering::Relaxed);
+        *current = None;
     }
 }
 
@@ -122,7 +131,7 @@ impl FileHandles {
     }
 
     /// The handle of `slot`, opened if needed. A reader takes a handle that was opened for writing; a writer
-    /// replaces one that was opened for reading.
+    /// replaces one that was opened for reading. [`io::ErrorKind::NotFound`] for a retired one.
     pub(crate) fn get(
         &self,
         slot: &Arc<HandleSlot>,
@@ -138,6 +147,9 @@ impl FileHandles {
                     slot.used.store(true, Ordering::Relaxed);
                 }
                 return Ok(Arc::clone(handle));
+            }
+            if slot.retired.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::NotFound.into());
             }
             let handle = Arc::new(self.open(access, path())?);
             *current = Some(Arc::clone(&handle));

@@ -332,6 +332,11 @@ impl<const N: usize> IndexFile<N> {
         Ok(())
     }
 
+    /// Closes the file for good; what is only in memory stays there.
+    pub(crate) fn retire(&self) {
+        self.slot.retire();
+    }
+
     /// Closes the file and gives the tail's memory back if it is empty.
     pub(crate) fn close(&self) {
         self.slot.close();

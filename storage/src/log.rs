@@ -278,6 +278,10 @@ pub struct Log {
     pub(crate) flush_due: AtomicBool,
     /// Names in the directory are not synced.
     pub(crate) dir_unsynced: AtomicBool,
+    /// Held while files of segments are removed without the writer's lock.
+    pub(crate) removing: Mutex<()>,
+    /// Closed or abandoned; set under the lock of `removing`.
+    pub(crate) out_of_service: AtomicBool,
     pub(crate) is_read_only: AtomicBool,
     /// Offsets may have gaps.
     pub(crate) compacted: AtomicBool,
@@ -516,15 +520,30 @@ impl Log {
     }
 
     /// Runs a lookup, which reads the log's bounds first and the list of segments then. One that fails while segments
-    /// are taken away has looked at both before and after, or for a file that is gone: it is run again.
-    pub(crate) fn beside_removals<T, E>(&self, mut lookup: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    /// are taken away has looked at both before and after, or for a file that is gone: it is run again. One that fails
+    /// because the log is out of service says that.
+    pub(crate) fn beside_removals<T, E: From<StorageError>>(
+        &self,
+        mut lookup: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
         loop {
             let seen = self.removals.load(Ordering::Acquire);
             let found = lookup();
-            if found.is_ok() || self.removals.load(Ordering::Acquire) == seen {
+            if found.is_ok() {
+                return found;
+            }
+            if self.is_out_of_service() {
+                return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() }.into());
+            }
+            if self.removals.load(Ordering::Acquire) == seen {
                 return found;
             }
         }
+    }
+
+    /// True once the log is closed, or its partition deleted.
+    pub fn is_out_of_service(&self) -> bool {
+        self.out_of_service.load(Ordering::Acquire)
     }
 
     /// Takes segments out of the list; their files are removed after.

@@ -103,7 +103,7 @@ impl Log {
         }
     }
 
-    fn ensure_in_service(&self, writer: &Writer) -> Result<(), StorageError> {
+    pub(crate) fn ensure_in_service(&self, writer: &Writer) -> Result<(), StorageError> {
         if writer.closed {
             return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() });
         }
@@ -302,7 +302,7 @@ impl Log {
                 self.mark_flushed(target.get(), now_ms);
             }
         }
-        self.writer.lock().closed = true;
+        self.end_service();
         for segment in self.all_segments() {
             segment.close_handles();
         }
@@ -314,11 +314,19 @@ impl Log {
         self.flush_due.load(Ordering::Acquire) || self.writer.lock().touched
     }
 
-    /// Refuses writes from here on and closes the files without writing anything: the directory goes away.
-    pub(crate) fn abandon(&self) {
+    fn end_service(&self) {
         self.writer.lock().closed = true;
+        // A segment whose files are being removed is waited for.
+        let _removing = self.removing.lock();
+        self.out_of_service.store(true, Ordering::Release);
+    }
+
+    /// Refuses writes from here on and closes the files for good without writing anything: the directory goes away, and
+    /// a topic of the same name may make it anew. Nobody who still holds this log touches a file by its path after.
+    pub(crate) fn abandon(&self) {
+        self.end_service();
         for segment in self.all_segments() {
-            segment.close_handles();
+            segment.end();
         }
     }
 }

@@ -150,6 +150,11 @@ impl Log {
                 size_bytes = segment.size_bytes(),
                 "deleting a segment"
             );
+            let _removing = self.removing.lock();
+            if self.is_out_of_service() {
+                // What is left goes with the directory, or at the next start.
+                break;
+            }
             self.delete_segment_files(segment)?;
         }
         self.note_log_start(&self.writer.lock());
@@ -191,9 +196,8 @@ impl Log {
     /// Removes the files of a segment that is no longer in the list; the `.log` file goes first, so that what a crash
     /// leaves is orphaned indexes. Readers that hold the file finish undisturbed.
     pub(crate) fn delete_segment_files(&self, segment: &Segment) -> Result<(), StorageError> {
-        // No lookup builds an index of it anew.
-        let _gone = segment.end();
-        segment.close_handles();
+        // No lookup opens a file or builds an index of it anew.
+        segment.end();
         let place = self.place(segment.base_offset);
         let disk = self.shared.handles.disk();
         for suffix in [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
@@ -237,6 +241,7 @@ impl Log {
         let end = self.log_end_offset().get();
         let mut found = self.transactions_from_log(segment, end, &mut snapshots)?;
         let writer = self.writer.lock();
+        self.ensure_in_service(&writer)?;
         match transaction_index::read(place) {
             Ok(stored) => found.extend(stored.into_iter().filter(|entry| entry.last_offset >= end)),
             Err(StorageError::CorruptFile { .. }) if self.log_end_offset().get() > end => {

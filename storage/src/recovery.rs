@@ -96,6 +96,8 @@ impl Log {
             // each time.
             flush_due: AtomicBool::new(loaded.recovery_point < loaded.log_end),
             dir_unsynced: AtomicBool::new(loaded.touched),
+            removing: Mutex::default(),
+            out_of_service: AtomicBool::new(false),
             is_read_only: AtomicBool::new(false),
             counted: shared.segments.log(),
         }))

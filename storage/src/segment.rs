@@ -317,11 +317,14 @@ impl Segment {
         Ok(())
     }
 
-    /// From now on the indexes are not rebuilt any more. The guard is held while the files are removed.
-    pub(crate) fn end(&self) -> impl Drop + '_ {
-        let mut rebuilt = self.rebuilt.lock();
-        *rebuilt = ENDED;
-        rebuilt
+    /// Closes all files for good, and lets the indexes not be rebuilt any more: the files are removed, or the directory
+    /// is renamed, and another log may have one of its name before those who still hold this segment let it go.
+    pub(crate) fn end(&self) {
+        // First, so that a rebuild under way meets a missing file and is not waited for.
+        self.slot.retire();
+        self.offset_index.0.retire();
+        self.time_index.0.retire();
+        *self.rebuilt.lock() = ENDED;
     }
 
     /// True once the files go.

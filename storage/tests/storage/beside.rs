@@ -1,0 +1,145 @@
+//! What others see while one operation is stopped in its middle, at an access to the disk.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_protocol::wire::Uuid;
+use weir_storage::disk::{Attempt, Disk, FaultHook, Op, Verdict};
+use weir_storage::{
+    Claim, Isolation, Log, LogConfig, LogManager, LogManagerConfig, StorageError, TopicPartition, in_memory,
+};
+
+use crate::common::{Batch, NOW, read_all};
+
+/// How long what should wait is watched.
+const WATCHED: Duration = Duration::from_millis(200);
+
+/// Stops the first access of one kind until it may go on.
+struct Gate {
+    op: Op,
+    suffix: &'static str,
+    shut: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl FaultHook for Gate {
+    fn before(&self, attempt: &Attempt<'_>) -> Verdict {
+        if attempt.op == self.op
+            && attempt.path.to_string_lossy().ends_with(self.suffix)
+            && let Some((arrived, go)) = self.shut.lock().unwrap().take()
+        {
+            arrived.send(()).unwrap();
+            go.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        Verdict::Proceed
+    }
+}
+
+impl Gate {
+    fn new(op: Op, suffix: &'static str) -> Arc<Gate> {
+        Arc::new(Gate { op, suffix, shut: Mutex::default() })
+    }
+
+    /// From now on the next access stops. What tells that it has, and what lets it go on.
+    fn shut(&self) -> (Receiver<()>, Sender<()>) {
+        let ((arrived, has_arrived), (go, may_go)) = (channel(), channel());
+        *self.shut.lock().unwrap() = Some((arrived, may_go));
+        (has_arrived, go)
+    }
+}
+
+fn partition() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+fn open(root: &std::path::Path, gate: &Arc<Gate>, topic_id: Uuid) -> LogManager {
+    let disk = Disk::with_hook(Arc::clone(gate) as Arc<dyn FaultHook>);
+    let config = LogManagerConfig { recovery_threads: 1, ..LogManagerConfig::default() };
+    let manager = LogManager::lock(&disk, &[root.to_path_buf()], &config).unwrap();
+    let claim = |_: &TopicPartition| Claim::Open { config: small(), topic_id: Some(topic_id) };
+    let summary = manager.load(&claim, NOW, &|_, _| {}).unwrap();
+    assert!(summary.failed.is_empty() && summary.strays.is_empty(), "{summary:?}");
+    manager
+}
+
+fn small() -> Arc<LogConfig> {
+    let config = LogConfig { segment_bytes: 600, index_interval_bytes: 1, ..LogConfig::default() };
+    Arc::new(LogConfig { retention_ms: 1000, file_delete_delay_ms: 0, ..config })
+}
+
+fn create(manager: &LogManager, topic_id: Uuid) -> Arc<Log> {
+    manager.get_or_create(&partition(), Some(topic_id), None, small(), NOW).unwrap()
+}
+
+#[test]
+fn retention_of_a_deleted_topic_takes_nothing_of_a_new_one_of_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::new(Op::Remove, "00000000000000000000.log");
+    let (first, second) = (Uuid([1; 16]), Uuid([2; 16]));
+    let manager = open(root.path(), &gate, first);
+    let old = create(&manager, first);
+    for _ in 0..10 {
+        Batch::new(1, 200, NOW - 5000).append(&old).unwrap();
+    }
+    let (has_arrived, go) = gate.shut();
+    let batch = Batch::new(3, 50, NOW);
+    std::thread::scope(|scope| {
+        let retention = scope.spawn(|| old.apply_retention(NOW).unwrap());
+        has_arrived.recv().unwrap();
+        let manager = &manager;
+        let batch = &batch;
+        scope.spawn(move || {
+            manager.delete(&partition(), NOW).unwrap();
+            let new = create(manager, second);
+            batch.append(&new).unwrap();
+        });
+        // Either it waits for the files that are being removed, or it is done by then.
+        std::thread::sleep(WATCHED);
+        go.send(()).unwrap();
+        retention.join().unwrap();
+    });
+    manager.close(0, NOW).unwrap();
+    drop((manager, old));
+    let manager = open(root.path(), &gate, second);
+    let new = manager.get(&partition()).unwrap();
+    assert_eq!(read_all(&new, 0).unwrap(), batch.stored(0, 0));
+}
+
+#[test]
+fn who_still_holds_a_deleted_log_touches_no_file_of_a_new_one_of_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::new(Op::Remove, "nothing");
+    let (first, second) = (Uuid([1; 16]), Uuid([2; 16]));
+    let manager = open(root.path(), &gate, first);
+    let old = create(&manager, first);
+    for _ in 0..30 {
+        Batch::new(1, 200, NOW).append(&old).unwrap();
+    }
+    manager.delete(&partition(), NOW).unwrap();
+    let new = create(&manager, second);
+    for _ in 0..30 {
+        Batch::new(7, 10, NOW).append(&new).unwrap();
+    }
+    let before = read_all(&new, 0).unwrap();
+    for offset in [0, 1, 17, 29, 1000] {
+        let error = old.read(offset, 1000, true, Isolation::HighWatermark).unwrap_err();
+        assert!(matches!(error, StorageError::Closed { .. }), "offset {offset}: {error}");
+    }
+    for error in [
+        in_memory::offset_for_timestamp(&old, NOW).unwrap_err(),
+        in_memory::offset_of_max_timestamp(&old).unwrap_err(),
+        old.delete_records(3).unwrap_err(),
+        old.flush(NOW).unwrap_err(),
+    ] {
+        assert!(matches!(error, StorageError::Closed { .. }), "{error}");
+    }
+    assert_eq!(old.apply_retention(NOW + 10_000).unwrap().deleted_segments, 0);
+    assert_eq!(manager.counters().index_rebuilds.load(Ordering::Relaxed), 0);
+    assert_eq!(manager.counters().corrupt_batches.load(Ordering::Relaxed), 0);
+    for offset in 0..210 {
+        let read = new.read(offset, 1, true, Isolation::HighWatermark).unwrap();
+        assert_eq!(read.base_offset, offset / 7 * 7);
+    }
+    assert_eq!(read_all(&new, 0).unwrap(), before);
+}
