@@ -401,7 +401,7 @@ impl Log {
 
     /// The end offset of a leader epoch, as [`LeaderEpochs::end_offset_for`] says.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
-        let log_end = self.log_end_offset().get();
+        let log_end = self.settled_log_end().get();
         self.epochs.lock().end_offset_for(epoch, log_end)
     }
 
@@ -544,6 +544,13 @@ impl Log {
     /// True once the log is closed, or its partition deleted.
     pub fn is_out_of_service(&self) -> bool {
         self.out_of_service.load(Ordering::Acquire)
+    }
+
+    /// The log end after the append under way, if there is one: its batch can be read before the log end moves, and
+    /// who has read it must not be told that there is nothing that far.
+    pub(crate) fn settled_log_end(&self) -> LogEndOffset {
+        let _append_under_way = self.writer.lock();
+        self.log_end_offset()
     }
 
     /// Takes segments out of the list; their files are removed after.

@@ -120,7 +120,10 @@ impl Log {
         isolation: Isolation,
     ) -> Result<LogRead, StorageError> {
         // The bounds come before the sizes: what is below them is completely written.
-        let log_end_offset = self.log_end_offset();
+        let mut log_end_offset = self.log_end_offset();
+        if offset > log_end_offset.get() {
+            log_end_offset = self.settled_log_end();
+        }
         let high_watermark = self.high_watermark();
         let last_stable_offset = self.last_stable_offset();
         let log_start_offset = self.log_start_offset();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::{Attempt, Disk, FaultHook, Op, Verdict};
 use weir_storage::{
-    Claim, Isolation, Log, LogConfig, LogManager, LogManagerConfig, StorageError, TopicPartition, in_memory,
+    AppendOptions, AppendOrigin, Claim, Isolation, Log, LogConfig, LogManager, LogManagerConfig,
+    StorageError, TopicPartition, in_memory,
 };
 
-use crate::common::{Batch, NOW, read_all};
+use crate::common::{Batch, NOW, bytes_of, headers, read_all};
 
 /// How long what should wait is watched.
 const WATCHED: Duration = Duration::from_millis(200);
@@ -142,4 +143,45 @@ fn who_still_holds_a_deleted_log_touches_no_file_of_a_new_one_of_its_name() {
         assert_eq!(read.base_offset, offset / 7 * 7);
     }
     assert_eq!(read_all(&new, 0).unwrap(), before);
+}
+
+#[test]
+fn a_reader_of_a_batch_whose_append_has_not_ended_is_never_told_that_it_is_out_of_range() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::new(Op::Write, ".index");
+    let id = Uuid([1; 16]);
+    let manager = open(root.path(), &gate, id);
+    let config = LogConfig { index_interval_bytes: 1, ..LogConfig::default() };
+    let log = manager.get_or_create(&partition(), Some(id), None, Arc::new(config), NOW).unwrap();
+    // A reader at the end whose answer is what there is.
+    let read = |offset| log.read(offset, 1 << 20, true, Isolation::HighWatermark);
+    let options = AppendOptions { leader_epoch: 0, origin: AppendOrigin::Client, now_ms: NOW };
+    let batch = Batch::new(1, 20, NOW);
+    let append = || log.append_as_leader(&batch.header, &[std::io::IoSlice::new(&batch.body)], &options);
+    append().unwrap();
+    let (has_arrived, go) = gate.shut();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            // Index entries are written some at a time.
+            for _ in 0..64 {
+                append().unwrap();
+            }
+        });
+        has_arrived.recv().unwrap();
+        let end = log.log_end_offset().get();
+        // Among the last ones, so that no index is asked, which the writer has locked.
+        let seen = headers(&bytes_of(&read(end - 1).unwrap().range.unwrap()));
+        let next = seen.last().unwrap().next_offset();
+        assert!(
+            next > end,
+            "the batch that is being appended is not seen: the test stops at the wrong place"
+        );
+        let reader = scope.spawn(move || read(next));
+        std::thread::sleep(WATCHED);
+        go.send(()).unwrap();
+        let read = reader.join().unwrap().unwrap();
+        assert!(read.log_end_offset.get() >= next);
+        writer.join().unwrap();
+    });
+    assert!(matches!(read(1000), Err(StorageError::OffsetOutOfRange { .. })));
 }
