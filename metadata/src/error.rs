@@ -7,7 +7,7 @@ use weir_protocol::wire::{DecodeError, EncodeError};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MetadataError {
     /// A value that its property does not take. `reason` names the limit.
-    #[error("invalid value {value} for {name}: {reason}")]
+    #[error("{} for {name}: {reason}", shown(.value))]
     InvalidValue {
         /// The property as it was written.
         name: String,
@@ -92,6 +92,10 @@ pub enum MetadataError {
         /// What is missing or twice.
         reason: String,
     },
+}
+
+fn shown(value: &str) -> String {
+    if value.is_empty() { "empty value".to_owned() } else { format!("invalid value {value}") }
 }
 
 impl MetadataError {

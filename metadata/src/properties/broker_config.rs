@@ -131,14 +131,17 @@ impl BrokerConfig {
     /// # Errors
     /// Every wrong value, conflict and thing that is not served, all of them.
     pub fn from_properties(written: &PropertySet) -> Result<Loaded, StartErrors> {
-        let written = &with_both_ids(written);
+        let given = written;
+        let written = &with_both_ids(given);
         let mut errors = Vec::new();
+        // Of an id that stands under its other name too one error is enough.
+        let mut copied_errors = Vec::new();
         let mut notes = Vec::new();
         for (name, line) in written.repeated() {
             notes.push(note(
                 NoteLevel::Warning,
                 name,
-                format!("is given again on line {line}; the last value counts"),
+                format!("given again on line {line}; the last value counts"),
             ));
         }
         let mut values: Vec<Option<Value>> = properties().iter().map(Property::default_value).collect();
@@ -146,10 +149,14 @@ impl BrokerConfig {
             match index_of(Scope::Broker, name) {
                 Some(index) => match properties()[index].parse(&setting.value) {
                     Ok(value) => values[index] = Some(value),
+                    Err(error) if given.get(name).is_none() => copied_errors.push(error),
                     Err(error) => errors.push(error),
                 },
                 None => notes.push(unknown(name)),
             }
+        }
+        if !errors.iter().any(check::is_about_the_id) {
+            errors.append(&mut copied_errors);
         }
         let get =
             |name: &str| index_of(Scope::Broker, name).and_then(|index| values.get(index).cloned().flatten());
@@ -170,10 +177,15 @@ impl BrokerConfig {
             inter_broker_protocol: &text("security.inter.broker.protocol").unwrap_or_default(),
             written,
         });
+        let is_broker = list("process.roles")
+            .is_none_or(|roles| roles.is_empty() || roles.iter().any(|role| role == "broker"));
         let listeners = match listeners {
             Ok(listeners) => listeners,
             Err(more) => {
-                errors.extend(more);
+                // The file of a controller lacks what a broker must have; what is wrong is its role.
+                if is_broker {
+                    errors.extend(more);
+                }
                 // Never served: `errors` is not empty. It lets the other checks run.
                 Listeners {
                     bind: vec![],
@@ -420,11 +432,11 @@ fn unknown(name: &str) -> Note {
             Some(broker) => format!("the broker property is {broker}"),
             None => "set it on topics".to_owned(),
         };
-        return note(NoteLevel::Warning, name, format!("is a topic config and has no effect here; {remedy}"));
+        return note(NoteLevel::Warning, name, format!("a topic config, without effect here; {remedy}"));
     }
     let meant =
         nearest(Scope::Broker, name).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    note(NoteLevel::Warning, name, format!("is not a known property and has no effect{meant}"))
+    note(NoteLevel::Warning, name, format!("not a known property, without effect{meant}"))
 }
 
 #[cfg(test)]

@@ -112,12 +112,21 @@ fn quorum_of_one(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
         }
     }
     let broker_id = config.get(keys::BROKER_ID);
-    if config.written().get(keys::BROKER_ID.name).is_some() && broker_id != config.node_id() {
+    if config.written().get(keys::BROKER_ID.name).is_some()
+        && broker_id != config.node_id()
+        && !errors.iter().any(is_about_the_id)
+    {
         errors.push(MetadataError::Conflict(format!(
             "node.id={} and broker.id={broker_id} name the same thing and must be equal",
             config.node_id()
         )));
     }
+}
+
+/// Whether an error is about the value of `node.id` or of its older name.
+pub(super) fn is_about_the_id(error: &MetadataError) -> bool {
+    matches!(error, MetadataError::InvalidValue { name, .. }
+        if name == keys::NODE_ID.name || name == keys::BROKER_ID.name)
 }
 
 fn consistency(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
@@ -179,6 +188,14 @@ fn consistency(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
 
 fn directories(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
     let dirs = config.log_dirs();
+    if config.get(keys::LOG_DIRS).is_some_and(|dirs| dirs.is_empty()) {
+        errors.push(MetadataError::InvalidValue {
+            name: keys::LOG_DIRS.name.to_owned(),
+            value: String::new(),
+            reason: "at least one directory must be named".to_owned(),
+        });
+        return;
+    }
     for (index, dir) in dirs.iter().enumerate() {
         if dir.is_empty() || dirs.iter().take(index).any(|other| other == dir) {
             errors.push(MetadataError::InvalidValue {
@@ -252,6 +269,25 @@ mod tests {
         fails("http.listener=9404", "expected host:port");
         fails("listeners=PLAINTEXT://127.0.0.1:9404", "the same address");
         fails("log.dirs=/a,/b,/a", "named once");
+        fails("log.dirs=", "empty value for log.dirs: at least one directory");
+    }
+
+    #[test]
+    fn one_fault_is_one_line() {
+        for (text, error) in [
+            ("node.id=x", "invalid value x for node.id: not a number of type INT"),
+            ("broker.id=x", "invalid value x for broker.id: not a number of type INT"),
+            ("node.id=-1", "invalid value -1 for node.id: value must be at least 0"),
+            ("node.id=1\nbroker.id=x", "invalid value x for broker.id: not a number of type INT"),
+            (
+                "process.roles=controller\nlisteners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER",
+                "process.roles asks for a controller alone; this server is broker and controller; write \
+                 process.roles=broker,controller or leave it out",
+            ),
+        ] {
+            let set = PropertySet::parse(text.as_bytes()).unwrap();
+            assert_eq!(BrokerConfig::from_properties(&set).unwrap_err().to_string(), error);
+        }
     }
 
     #[test]
