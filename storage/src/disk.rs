@@ -293,7 +293,10 @@ impl Disk {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         let file = self.open_write(&temporary)?;
-        self.set_length(&file, &temporary, 0)?;
+        // Only one that a crash left: a file that was cut is written out by ext4 when it is closed.
+        if file.metadata()?.len() > 0 {
+            self.set_length(&file, &temporary, 0)?;
+        }
         self.write_all_at(&file, &temporary, bytes, 0)?;
         if durable {
             self.sync_data(&file, &temporary)?;

@@ -35,6 +35,9 @@ pub struct LeaderEpochs {
     is_last_unwritten: bool,
     /// A file that can be read is there, if an older one.
     has_file: bool,
+    /// The last entry of the file, where the file is ahead by just that one: every start forgets an epoch without a batch
+    /// and begins it again, which should not cost a write.
+    taken_back: Option<EpochEntry>,
 }
 
 impl LeaderEpochs {
@@ -70,15 +73,21 @@ impl LeaderEpochs {
         {
             self.pop();
         }
-        self.entries.push(EpochEntry { epoch, start_offset });
+        let entry = EpochEntry { epoch, start_offset };
+        self.entries.push(entry);
+        if self.taken_back.take() == Some(entry) {
+            self.dirty = false;
+            return true;
+        }
         self.dirty |= self.is_last_unwritten;
         self.is_last_unwritten = true;
         true
     }
 
     fn pop(&mut self) {
-        self.entries.pop();
+        let popped = self.entries.pop();
         if !std::mem::take(&mut self.is_last_unwritten) {
+            self.taken_back = popped.filter(|_| !self.dirty && self.has_file);
             self.dirty = true;
         }
     }
@@ -98,6 +107,7 @@ impl LeaderEpochs {
         if older == 0 {
             return;
         }
+        self.taken_back = None;
         self.entries.drain(..older - 1);
         if let Some(first) = self.entries.first_mut()
             && first.start_offset != start_offset
@@ -112,6 +122,7 @@ impl LeaderEpochs {
     pub fn clear(&mut self) {
         self.dirty |= !self.entries.is_empty();
         self.is_last_unwritten = false;
+        self.taken_back = None;
         self.entries.clear();
     }
 
@@ -166,7 +177,7 @@ impl LeaderEpochs {
             Some(())
         })
         .map_err(|reason| StorageError::corrupt(path, reason))?;
-        Ok(Self { entries, dirty: false, is_last_unwritten: false, has_file: true })
+        Ok(Self { entries, has_file: true, ..Self::default() })
     }
 
     /// The content of the file.
@@ -205,6 +216,7 @@ impl LeaderEpochs {
             let path = dir.join(LEADER_EPOCH_CHECKPOINT);
             disk.replace(&path, &self.format(), false).context("write", &path)?;
             (self.dirty, self.is_last_unwritten, self.has_file) = (false, false, true);
+            self.taken_back = None;
         }
         Ok(())
     }
@@ -309,5 +321,34 @@ mod tests {
         assert_eq!(LeaderEpochs::default().end_offset_for(0, 77), None);
         assert_eq!(known.epoch_for_offset(39), Some(2));
         assert_eq!(known.epoch_for_offset(19), None);
+    }
+
+    #[test]
+    fn an_epoch_that_a_start_takes_back_and_begins_again_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
+        let path = dir.path().join(LEADER_EPOCH_CHECKPOINT);
+        let begun = |entries: &[(i32, i64)], again: &[(i32, i64)], take_back_from: i64| {
+            std::fs::write(&path, epochs(entries).format()).unwrap();
+            let mut read = LeaderEpochs::read(&disk, dir.path()).unwrap().unwrap();
+            std::fs::remove_file(&path).unwrap();
+            read.truncate_from_end(take_back_from);
+            for (epoch, start) in again {
+                read.assign(*epoch, *start);
+            }
+            read.write_if_behind(&disk, dir.path(), 1000).unwrap();
+            let written = std::fs::read(&path).ok();
+            let expected = read.format();
+            (written.is_some(), written.is_none_or(|written| written == expected))
+        };
+        assert_eq!(begun(&[(0, 0)], &[(0, 0)], 0), (false, true));
+        assert_eq!(begun(&[(0, 0), (2, 50)], &[(2, 50)], 50), (false, true));
+        // Whatever differs from the file is written, and whole.
+        assert_eq!(begun(&[(0, 0), (2, 50)], &[(3, 50)], 50), (true, true));
+        assert_eq!(begun(&[(0, 0), (2, 50)], &[(2, 50), (3, 60)], 50), (true, true));
+        assert_eq!(begun(&[(0, 0), (2, 50)], &[], 50), (true, true));
+        assert_eq!(begun(&[(0, 0), (2, 50), (3, 60)], &[(3, 60)], 50), (true, true));
+        assert_eq!(begun(&[(0, 0), (2, 50), (3, 60)], &[(2, 50)], 50), (true, true));
+        assert_eq!(begun(&[(0, 0), (2, 50), (3, 60)], &[(2, 50), (3, 60)], 50), (true, true));
     }
 }
