@@ -1,5 +1,6 @@
 //! `.txnindex`: the aborted transactions of a segment, in the order of their markers. No file, no aborted
-//! transaction.
+//! transaction: as for Kafka, one that was lost counts as empty, since hardly any segment has one. Only who reads the
+//! markers can tell, a recovery or the scrub, and builds it anew.
 //!
 //! An entry is {i16 version 0, i64 producer id, i64 first offset, i64 last offset, i64 last stable offset}.
 
@@ -14,8 +15,8 @@ pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// Bytes of an entry.
 pub const TXN_ENTRY_BYTES: usize = 34;
 
-/// The largest file that is read: a million aborted transactions in one segment.
-const LIMIT_BYTES: u64 = TXN_ENTRY_BYTES as u64 * 1_000_000;
+/// Most aborted transactions of one segment that are read into memory.
+const MAX_ENTRIES: usize = 1_000_000;
 const VERSION: i16 = 0;
 
 /// One aborted transaction.
@@ -122,17 +123,21 @@ pub(crate) fn scan(place: Place<'_>, mut each: impl FnMut(&AbortedTxn) -> bool) 
     }
 }
 
-/// The entries of a segment; empty when there is no file.
+/// All entries of a segment; empty when there is no file.
+///
+/// # Errors
+/// As [`scan`], and [`StorageError::CorruptFile`] with more than a million.
 pub(crate) fn read(place: Place<'_>) -> Result<Vec<AbortedTxn>, StorageError> {
-    let path = place.path(TXN_INDEX_SUFFIX);
-    match place.handles.disk().read_small(&path, LIMIT_BYTES) {
-        Ok(None) => Ok(Vec::new()),
-        Ok(Some(bytes)) => parse(&bytes, place.base_offset, &path),
-        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            Err(StorageError::corrupt(&path, format!("it is larger than {LIMIT_BYTES} bytes")))
-        }
-        Err(error) => Err(error).context("read", &path),
+    let mut entries = Vec::new();
+    scan(place, |entry| {
+        entries.push(*entry);
+        entries.len() <= MAX_ENTRIES
+    })?;
+    if entries.len() > MAX_ENTRIES {
+        let reason = format!("it has more than {MAX_ENTRIES} entries");
+        return Err(StorageError::corrupt(&place.path(TXN_INDEX_SUFFIX), reason));
     }
+    Ok(entries)
 }
 
 /// Adds an entry behind the ones that the file holds.
@@ -190,6 +195,8 @@ mod tests {
         let good = std::fs::read(&path).unwrap();
         for damaged in [&good[..40], &[0; 34][..], &[0; 68][..], &[7; 34][..]] {
             parse(damaged, 100, &path).unwrap_err();
+            std::fs::write(&path, damaged).unwrap();
+            assert!(matches!(read(place), Err(StorageError::CorruptFile { .. })));
         }
         replace(place, &[]).unwrap();
         assert!(!path.exists());
