@@ -140,7 +140,7 @@ fn well_formed() {
             let body = [IoSlice::new(body)];
             let mut scratch = Scratch::new(0);
             let (peak, result) = peak_of(|| {
-                recompress::<BatchError>(&header, &body, to, &limits, &mut scratch, &mut |_| Ok(()))
+                recompress::<BatchError>(&header, &body, to.into(), &limits, &mut scratch, &mut |_| Ok(()))
             });
             result.unwrap();
             let announced = compressor_memory_bytes(to) as u64;

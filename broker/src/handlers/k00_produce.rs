@@ -19,8 +19,8 @@ use weir_protocol::messages::k00_produce::{BatchIndexAndErrorMessage, PartitionP
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::{
     BatchError, BatchErrorKind, BatchHeader, BatchSummary, BatchValidator, Codec, Compression,
-    HEADER_SIZE_BYTES, InflateLimits, Origin, Scratch, TimestampType as RecordTimestampType, ValidateOptions,
-    compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress, recompress_renumbered,
+    HEADER_SIZE_BYTES, InflateLimits, Origin, Rewrite, Scratch, TimestampType as RecordTimestampType,
+    ValidateOptions, compressor_memory_bytes, crc_of, max_working_memory_bytes, recompress,
     working_memory_bytes,
 };
 use weir_protocol::wire::{
@@ -532,12 +532,12 @@ impl<'a> Work<'a> {
         let mut out = ChunkChain::new(&self.broker.pool, out_lease, capacity);
         let (header, _) = self.stamped(options, summary);
         let mut scratch = Scratch::new(0);
-        let write = if summary.offset_deltas_differ { recompress_renumbered } else { recompress };
-        let recoded =
-            write(&header, body, to, &options.limits, &mut scratch, &mut |bytes| match out.extend(bytes) {
-                taken if taken == bytes.len() => Ok(()),
-                _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
-            });
+        let rewrite = Rewrite { to, renumbers: summary.offset_deltas_differ };
+        let mut sink = |bytes: &[u8]| match out.extend(bytes) {
+            taken if taken == bytes.len() => Ok(()),
+            _ => Err(BatchError::BatchTooLarge { limit: capacity as u64 }),
+        };
+        let recoded = recompress(&header, body, rewrite, &options.limits, &mut scratch, &mut sink);
         match recoded {
             Ok(header) => self.append((header, false), &out.slices(0), summary, false),
             Err(error) => {

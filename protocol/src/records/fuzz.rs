@@ -3,9 +3,9 @@
 use std::io::IoSlice;
 
 use super::{
-    BatchError, BatchHeader, Codec, Compression, ControlRecordType, EndTxnMarker, HEADER_SIZE_BYTES,
-    InflateLimits, RecordCursor, Scratch, ValidateOptions, crc_of, find_offset_by_timestamp, recompress,
-    recompress_renumbered, validate, working_memory_bytes,
+    BatchError, BatchHeader, Codec, ControlRecordType, EndTxnMarker, HEADER_SIZE_BYTES, InflateLimits,
+    RecordCursor, Rewrite, Scratch, ValidateOptions, crc_of, find_offset_by_timestamp, recompress, validate,
+    working_memory_bytes,
 };
 
 /// What fuzzing allows a batch to cost.
@@ -75,8 +75,8 @@ pub fn fuzz_record_batch(data: &[u8]) {
         }
         let codec = Codec::ALL[usize::from(bytes[19]) % Codec::ALL.len()];
         let mut out = Vec::new();
-        let write = if summary.offset_deltas_differ { recompress_renumbered } else { recompress };
-        let again = write(&header, &slices, Compression::from(codec), &limits, &mut scratch, &mut |bytes| {
+        let rewrite = Rewrite { to: codec.into(), renumbers: summary.offset_deltas_differ };
+        let again = recompress(&header, &slices, rewrite, &limits, &mut scratch, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok::<_, BatchError>(())
         });

@@ -53,6 +53,6 @@ pub use header::{
 };
 pub use inflate::{max_working_memory_bytes, working_memory_bytes};
 pub use lookup::{TimestampedOffset, find_offset_by_timestamp, find_offset_of_max_timestamp};
-pub use recompress::{recompress, recompress_renumbered};
+pub use recompress::{Rewrite, recompress};
 pub use scratch::Scratch;
 pub use validate::{BatchSummary, BatchValidator, MAX_RECORD_ERRORS, Origin, ValidateOptions, validate};

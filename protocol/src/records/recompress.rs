@@ -1,4 +1,5 @@
-//! From one codec to another (`compression.type` other than `producer`), streamed: neither body is held as a whole.
+//! From one codec to another (`compression.type` other than `producer`), or to other offset deltas, streamed: neither body
+//! is held as a whole.
 
 use std::io::IoSlice;
 
@@ -10,10 +11,27 @@ use super::renumber::Renumber;
 use super::scratch::Scratch;
 use super::{BatchError, Codec, Compression, InflateLimits};
 
+/// What becomes of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The codec that it is written in.
+    pub to: Compression,
+    /// Whether the records get the offset deltas 0, 1, 2…: for a batch of which
+    /// [`BatchSummary::offset_deltas_differ`](super::BatchSummary::offset_deltas_differ).
+    pub renumbers: bool,
+}
+
+impl<C: Into<Compression>> From<C> for Rewrite {
+    /// Another codec, the records as they are.
+    fn from(to: C) -> Self {
+        Self { to: to.into(), renumbers: false }
+    }
+}
+
 /// Writes the body of a batch to `sink` in another codec and returns the header that belongs in front of it.
 ///
-/// The batch must have been validated: record bytes go through as they are, so offsets, timestamps, keys, values and
-/// headers are the same. Base offset, leader epoch, timestamps and producer fields are taken from `header`; change
+/// The batch must have been validated: but for the numbers that [`Rewrite::renumbers`] sets, record bytes go through as
+/// they are, so offsets, timestamps, keys, values and headers are the same. Base offset, leader epoch, timestamps and producer fields are taken from `header`; change
 /// them (except for base offset and leader epoch) before, because the CRC is computed here. The size of the output is
 /// not known before; a sink that runs out of leased memory or passes `max.message.bytes` returns an error, which ends
 /// the work. Memory: [`working_memory_bytes`](super::working_memory_bytes) of the input plus
@@ -24,39 +42,12 @@ use super::{BatchError, Codec, Compression, InflateLimits};
 pub fn recompress<E: From<BatchError>>(
     header: &BatchHeader,
     body: &[IoSlice<'_>],
-    to: Compression,
+    rewrite: Rewrite,
     limits: &InflateLimits,
     scratch: &mut Scratch,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<BatchHeader, E> {
-    rewrite(header, body, to, false, limits, scratch, sink)
-}
-
-/// As [`recompress`], and the records get the offset deltas 0, 1, 2…: for a batch of which
-/// [`BatchSummary::offset_deltas_differ`](super::BatchSummary::offset_deltas_differ).
-///
-/// # Errors
-/// As [`recompress`].
-pub fn recompress_renumbered<E: From<BatchError>>(
-    header: &BatchHeader,
-    body: &[IoSlice<'_>],
-    to: Compression,
-    limits: &InflateLimits,
-    scratch: &mut Scratch,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
-) -> Result<BatchHeader, E> {
-    rewrite(header, body, to, true, limits, scratch, sink)
-}
-
-fn rewrite<E: From<BatchError>>(
-    header: &BatchHeader,
-    body: &[IoSlice<'_>],
-    to: Compression,
-    renumbers: bool,
-    limits: &InflateLimits,
-    scratch: &mut Scratch,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
-) -> Result<BatchHeader, E> {
+    let Rewrite { to, renumbers } = rewrite;
     let mut out = *header;
     // A batch without records has no body to compress.
     let to = if header.record_count == 0 { Compression::from(Codec::None) } else { to };

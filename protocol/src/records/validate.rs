@@ -86,7 +86,7 @@ pub struct BatchSummary {
     /// ([`BatchHeader::correct_max_timestamp`]), as Kafka does.
     pub max_timestamp_differs: bool,
     /// A compressed batch of a client whose offset deltas are not 0, 1, 2…: they must be set anew before the append
-    /// ([`recompress_renumbered`](super::recompress_renumbered)).
+    /// ([`Rewrite::renumbers`](super::Rewrite::renumbers)).
     pub offset_deltas_differ: bool,
 }
 

@@ -263,15 +263,9 @@ fn odd_offset_deltas_of_a_compressed_batch_are_told_and_set_anew() {
                 Ok::<_, BatchError>(())
             };
             let pieces = split(&mut rng, &packed);
-            let anew = recompress_renumbered(
-                &packed_header,
-                &pieces,
-                codec.into(),
-                &limits,
-                &mut scratch,
-                &mut sink,
-            )
-            .unwrap();
+            let rewrite = Rewrite { to: codec.into(), renumbers: true };
+            let anew =
+                recompress(&packed_header, &pieces, rewrite, &limits, &mut scratch, &mut sink).unwrap();
             let out = [IoSlice::new(&out)];
             let summary = validate(&anew, &out, &ValidateOptions::default(), &mut scratch).unwrap();
             assert!(!summary.offset_deltas_differ);
