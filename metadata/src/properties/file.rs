@@ -50,8 +50,6 @@ impl PropertySet {
             ("auto.create.topics.enable", "true"),
             ("num.partitions", "1"),
             ("offsets.topic.replication.factor", "1"),
-            ("transaction.state.log.replication.factor", "1"),
-            ("transaction.state.log.min.isr", "1"),
         ] {
             set.insert(name, value, Origin::Embedded);
         }
