@@ -303,7 +303,6 @@ fn micros(since: Instant) -> u32 {
 /// The property of a limit that an error code tells of.
 fn limit_behind(api: ApiKey, code: i16) -> Option<&'static str> {
     match (api, ErrorCode(code)) {
-        (ApiKey::Produce, ErrorCode::MESSAGE_TOO_LARGE) => Some("max.message.bytes"),
         (ApiKey::JoinGroup, ErrorCode::GROUP_MAX_SIZE_REACHED) => Some("group.max.size"),
         (ApiKey::OffsetCommit, ErrorCode::OFFSET_METADATA_TOO_LARGE) => Some("offset.metadata.max.bytes"),
         _ => None,

@@ -180,6 +180,51 @@ fn max_message_bytes() {
 }
 
 #[test]
+fn a_batch_or_a_topic_beyond_the_room_is_told_how_much_there_is_and_what_makes_more() {
+    let server = start("");
+    let mut client = server.client();
+    let room = server.budgets().into_iter().find(|it| it.name.ends_with("receive")).unwrap().limit;
+    let request = |name: &str, bytes: u64| {
+        let configs = [("max.message.bytes", bytes.to_string()), ("compression.type", "gzip".to_string())];
+        let configs = configs.map(|(name, value)| CreatableTopicConfig {
+            name: name.to_string(),
+            value: Some(value),
+            ..Default::default()
+        });
+        let topic = CreatableTopic { configs: configs.to_vec(), ..new_topic(name, 1).topics.remove(0) };
+        CreateTopicsRequest { topics: vec![topic], timeout_ms: 10_000, ..Default::default() }
+    };
+    let refused = client.call(&request("huge", room), 7).topics.remove(0);
+    assert_eq!(refused.error_code, ErrorCode::INVALID_CONFIG);
+    let message = refused.error_message.unwrap();
+    for part in
+        [&format!("{room}"), "room for ", "memory.budget.bytes=", &format!("message.max.bytes={room}")]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+
+    let most = room - 100_000;
+    assert_eq!(client.call(&request("large", most), 7).topics[0].error_code, ErrorCode::NONE);
+    let bytes = batch(1, None).len();
+    let produce = produce_request("large", batch(1, None));
+    let answer = client.call(&produce, 9).responses.remove(0).partition_responses.remove(0);
+    assert_eq!(answer.error_code, ErrorCode::MESSAGE_TOO_LARGE);
+    let message = answer.error_message.unwrap();
+    for part in [&format!("a batch of {bytes} bytes"), "gzip", &format!("room for {room}")] {
+        assert!(message.contains(part), "{message}");
+    }
+    reached(&server, "memory.budget.bytes", &[]);
+    let wanted = message.split("message.max.bytes = ").nth(1).unwrap().split(' ').next().unwrap().to_string();
+    drop(server);
+
+    let server = Running::start(&format!("message.max.bytes={wanted}\nmemory.budget.bytes=128MiB"));
+    let mut client = server.client();
+    assert_eq!(client.call(&request("large", most), 7).topics[0].error_code, ErrorCode::NONE);
+    let answer = client.call(&produce, 9).responses.remove(0).partition_responses.remove(0);
+    assert_eq!(answer.error_code, ErrorCode::NONE, "{:?}", answer.error_message);
+}
+
+#[test]
 fn max_partitions() {
     let server = start("max.partitions=5\nauto.create.topics.enable=true\nnum.partitions=1");
     let mut client = server.client();

@@ -14,7 +14,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use weir_budget::{Budget, BudgetError, ChunkChain, Holder, Lease};
-use weir_metadata::properties::{CompressionType, TimestampType};
+use weir_metadata::properties::{CompressionType, TimestampType, keys};
 use weir_protocol::messages::k00_produce::{BatchIndexAndErrorMessage, PartitionProduceResponse};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::records::{
@@ -32,7 +32,7 @@ use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::metrics::Traffic;
 use crate::net::frame::Frame;
-use crate::net::registry::Holding;
+use crate::net::registry::{ConnectionState, Holding};
 use crate::request::{Growing, Reply, ReplyHead};
 use crate::topics::{Partition, Topic, TopicSettings};
 
@@ -42,6 +42,8 @@ const THROTTLE_TIME_MS: i32 = 0;
 const RECEIVING_BYTES: u64 = 3072;
 /// First version whose clients may send zstd (KIP-110).
 const FIRST_ZSTD: i16 = 7;
+/// The property behind most batches that are too large.
+const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -93,6 +95,7 @@ pub(crate) async fn stream(
                 Some(length) => one_batch(broker, &mut frame, &target, length).await?,
             };
             frame.skip_tags(flexible).await?;
+            note_too_large(broker, &connection, &answer);
             answers.push(index, answer).await?;
             connection.progressed_if_holding();
         }
@@ -110,6 +113,14 @@ pub(crate) async fn stream(
         // Without an answer the only way to tell the client of an error is to end the connection, as Kafka does.
         (None, Some(error)) => Err(ConnectionError::Unacknowledged(error)),
         (None, None) => Ok(None),
+    }
+}
+
+/// Says and counts that a limit refused a batch.
+fn note_too_large(broker: &Broker, connection: &ConnectionState, answer: &Answer) {
+    if let (ErrorCode::MESSAGE_TOO_LARGE, Some(message)) = (answer.error_code, &answer.message) {
+        let (peer, id) = (connection.peer, connection.id);
+        broker.limit_reached(answer.limit, &format_args!("refused of {peer}, connection {id}: {message}"));
     }
 }
 
@@ -162,7 +173,7 @@ async fn one_batch(
                 let answer = Box::pin(receive_batch(frame, work, needs, lease)).await?;
                 return Ok(answer.in_log(&log));
             }
-            Err(error) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
+            Err(error) => work.without_room(&error),
         },
         Err(error) => Answer::refused(&error),
     };
@@ -403,6 +414,33 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// The answer for a batch that no wait makes room for: what it takes, the room, and what would admit it.
+    fn without_room(&self, error: &BudgetError) -> Answer {
+        let BudgetError::NeverFits { bytes, limit, .. } = error else {
+            return Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error);
+        };
+        let message = format!(
+            "a batch of {} bytes takes {bytes} bytes of memory in {} ({}), and memory.budget.bytes = {} has room for \
+             {limit}; message.max.bytes = {bytes} at a start makes room for it, with a larger budget where it then does \
+             not fit",
+            self.header.size_bytes(),
+            self.partition.topic,
+            match self.recode() {
+                Some(to) => format!(
+                    "from {} to compression.type {} of up to max.message.bytes",
+                    self.codec(),
+                    to.codec
+                ),
+                None => format!("compressed with {}", self.codec()),
+            },
+            self.broker.config.load().memory_budget_bytes(),
+        );
+        Answer {
+            limit: keys::MEMORY_BUDGET_BYTES.name,
+            ..Answer::error(ErrorCode::MESSAGE_TOO_LARGE, message)
+        }
+    }
+
     fn note_refused(&self, error: &BatchError) {
         let metrics = &self.broker.metrics;
         metrics.failed_produce(Some(&self.partition.traffic), self.header.size_bytes());
@@ -512,7 +550,7 @@ impl<'a> Work<'a> {
         let holder = Holder::new("renumbered batch", 0);
         let answer = match self.broker.budgets.receive.try_lease(bytes, holder) {
             Ok(lease) => self.append_recoded(options, body, summary, to, lease, capacity),
-            Err(error @ BudgetError::NeverFits { .. }) => Answer::error(ErrorCode::MESSAGE_TOO_LARGE, error),
+            Err(error @ BudgetError::NeverFits { .. }) => self.without_room(&error),
             Err(error) => Answer::error(ErrorCode::REQUEST_TIMED_OUT, error),
         };
         drop(inflate_lease);
@@ -556,6 +594,8 @@ struct Answer {
     log_append_time_ms: i64,
     log_start_offset: i64,
     message: Option<String>,
+    /// The property behind MESSAGE_TOO_LARGE.
+    limit: &'static str,
     record_errors: Vec<BatchIndexAndErrorMessage>,
 }
 
@@ -567,6 +607,7 @@ impl Answer {
             log_append_time_ms: -1,
             log_start_offset: -1,
             message: None,
+            limit: MAX_MESSAGE_BYTES,
             record_errors: Vec::new(),
         }
     }

@@ -90,11 +90,13 @@ pub fn apply_config_op(
 /// Refuses a value that the memory plan of the running server has no room for.
 pub(super) fn check_ceilings(broker: &BrokerConfig, name: &str, value: &Value) -> Result<(), MetadataError> {
     let ceilings = broker.ceilings();
-    let (limit, what) = match name {
+    let (limit, what, property) = match name {
         // Kafka's default stands for no limit of one's own.
         "max.connections" if *value == Value::Int(i32::MAX) => return Ok(()),
-        "max.connections" => (ceilings.connections, "connections"),
-        "message.max.bytes" | "max.message.bytes" => (ceilings.batch_bytes, "bytes of one batch"),
+        "max.connections" => (ceilings.connections, "connections", name),
+        "message.max.bytes" | "max.message.bytes" => {
+            (ceilings.batch_bytes, "bytes of one batch", "message.max.bytes")
+        }
         _ => return Ok(()),
     };
     match value {
@@ -103,7 +105,8 @@ pub(super) fn check_ceilings(broker: &BrokerConfig, name: &str, value: &Value) -
                 name: name.to_owned(),
                 value: value.to_string(),
                 reason: format!(
-                    "there is room for {limit} {what} in memory.budget.bytes={}; restart with a larger budget",
+                    "there is room for {limit} {what} in memory.budget.bytes={}; {property}={wanted} at a start makes that \
+                     room, with a larger budget where it then does not fit",
                     broker.memory_budget_bytes()
                 ),
             })
@@ -339,7 +342,12 @@ mod tests {
         }
         assert!(check("message.max.bytes", "5000001").is_err());
         let topic = validate_topic_configs(&broker, &map(&[("max.message.bytes", "6MiB")])).unwrap_err();
-        assert!(topic.to_string().contains("memory.budget.bytes=268435456"), "{topic}");
+        let topic = topic.to_string();
+        for part in
+            ["6291456", "room for 5000000", "memory.budget.bytes=268435456", "message.max.bytes=6291456"]
+        {
+            assert!(topic.contains(part), "{topic}");
+        }
         let (changed, _) = broker.with_dynamic(&ConfigMap::new(), &ConfigMap::new());
         assert_eq!(changed.ceilings(), ceilings);
     }
