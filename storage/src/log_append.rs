@@ -222,7 +222,7 @@ impl Log {
             writer.index.add(&segment, place, header, position, size_bytes, config.index_interval_bytes);
         segment.set_max_timestamp(writer.index.largest);
         let was_read_only = writer.read_only.take().is_some();
-        if let Some(completed) = writer.producers.apply(header, marker)
+        if let Some(completed) = writer.producers.apply(header, marker, now_ms)
             && let Some(aborted) = writer.producers.complete(&completed)
         {
             self.may_have_aborted.store(true, Ordering::Release);

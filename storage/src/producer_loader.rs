@@ -128,7 +128,9 @@ impl ProducerLoader<'_> {
                 } else {
                     None
                 };
-                if let Some(completed) = state.apply(&batch.header, marker.as_ref())
+                // When it came is not known any more.
+                let seen_ms = batch.header.max_timestamp.min(self.now_ms);
+                if let Some(completed) = state.apply(&batch.header, marker.as_ref(), seen_ms)
                     && let Some(aborted) = state.complete(&completed)
                 {
                     on_aborted(segment.base_offset, aborted);

@@ -101,6 +101,9 @@ pub(crate) struct ProducerEntry {
     pub(crate) coordinator_epoch: i32,
     /// Timestamp of its last batch or marker.
     pub(crate) last_timestamp: i64,
+    /// When that was appended by this process; else its timestamp, which a client may have chosen. Producers are
+    /// forgotten by it: one that writes records of last year is not silent.
+    pub(crate) last_seen_ms: i64,
     /// First offset of its open transaction.
     pub(crate) current_txn_first_offset: Option<i64>,
     batches: [BatchMetadata; BATCHES_TO_RETAIN],
@@ -113,6 +116,7 @@ impl ProducerEntry {
             producer_epoch: -1,
             coordinator_epoch: -1,
             last_timestamp: -1,
+            last_seen_ms: -1,
             current_txn_first_offset: None,
             batches: Default::default(),
             batch_count: 0,
@@ -183,7 +187,8 @@ pub(crate) struct CompletedTxn {
 #[derive(Debug)]
 pub(crate) struct ProducerState {
     quota: Arc<ProducerIdQuota>,
-    producers: HashMap<i64, ProducerEntry>,
+    /// Boxed: the table has a few places at least, and two tables are there while it grows.
+    producers: HashMap<i64, Box<ProducerEntry>>,
     /// First offset to producer id of open transactions.
     ongoing: BTreeMap<i64, i64>,
     /// First to last offset of transactions that ended at or above the high watermark.
@@ -225,7 +230,7 @@ impl ProducerState {
 
     #[cfg(test)]
     pub(crate) fn get(&self, producer_id: i64) -> Option<&ProducerEntry> {
-        self.producers.get(&producer_id)
+        self.producers.get(&producer_id).map(|entry| &**entry)
     }
 
     /// May the batch be appended? Duplicates are recognised among the last five batches of the producer.
@@ -318,20 +323,22 @@ impl ProducerState {
     }
 
     /// Takes over a batch that is in the log: `header` with its final offsets, `marker` if it is a control batch with
-    /// a transaction marker. Returns the transaction that it ended, if any; the caller then calls
-    /// [`Self::complete`].
+    /// a transaction marker; `seen_ms` is when it was appended. Returns the transaction that it ended, if any; the
+    /// caller then calls [`Self::complete`].
     pub(crate) fn apply(
         &mut self,
         header: &BatchHeader,
         marker: Option<&ControlMarker>,
+        seen_ms: i64,
     ) -> Option<CompletedTxn> {
         let mut completed = None;
         if header.has_producer_id() && (marker.is_some() || !header.is_control()) {
             let quota = &self.quota;
             let entry = self.producers.entry(header.producer_id).or_insert_with(|| {
                 quota.add(1);
-                ProducerEntry::empty()
+                Box::new(ProducerEntry::empty())
             });
+            entry.last_seen_ms = seen_ms;
             entry.set_epoch(header.producer_epoch);
             if let Some(marker) = marker {
                 completed = entry.current_txn_first_offset.take().map(|first_offset| CompletedTxn {
@@ -400,7 +407,7 @@ impl ProducerState {
         let before = self.producers.len();
         self.producers.retain(|_, entry| {
             entry.current_txn_first_offset.is_some()
-                || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
+                || now_ms.saturating_sub(entry.last_seen_ms) < expiration_ms
         });
         let removed = before - self.producers.len();
         self.quota.remove(removed);
@@ -459,7 +466,8 @@ impl ProducerState {
             if !has_txn && now_ms.saturating_sub(loaded.timestamp) >= expiration_ms {
                 continue;
             }
-            let mut entry = ProducerEntry::empty();
+            let mut entry = Box::new(ProducerEntry::empty());
+            entry.last_seen_ms = loaded.timestamp.min(now_ms);
             entry.producer_epoch = loaded.producer_epoch;
             entry.coordinator_epoch = loaded.coordinator_epoch;
             entry.last_timestamp = loaded.timestamp;
@@ -482,8 +490,11 @@ impl ProducerState {
 
     /// Bytes on the heap, estimated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let entry = std::mem::size_of::<ProducerEntry>() + std::mem::size_of::<i64>() + 1;
-        self.producers.capacity() * entry * 8 / 7 + (self.ongoing.len() + self.unreplicated.len()) * 32
+        const PLACE: usize = std::mem::size_of::<(i64, Box<ProducerEntry>)>() + 1;
+        const ENTRY: usize = std::mem::size_of::<ProducerEntry>() + 16;
+        self.producers.capacity() * PLACE * 8 / 7
+            + self.producers.len() * ENTRY
+            + (self.ongoing.len() + self.unreplicated.len()) * 32
     }
 }
 

@@ -27,7 +27,7 @@ fn check(state: &ProducerState, header: &BatchHeader) -> Result<Check, StorageEr
 
 fn append(state: &mut ProducerState, header: &BatchHeader) {
     assert_eq!(check(state, header).unwrap(), Check::Accept);
-    state.apply(header, None);
+    state.apply(header, None, header.max_timestamp);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn open_transactions_hold_back_the_last_stable_offset_until_their_marker() {
     end.set_transactional(true);
     end.set_control(true);
     let marker = ControlMarker { kind: MarkerType::Abort, coordinator_epoch: 5, timestamp: 77 };
-    let completed = state.apply(&end, Some(&marker)).unwrap();
+    let completed = state.apply(&end, Some(&marker), 77).unwrap();
     let aborted = state.complete(&completed).unwrap();
     assert_eq!(
         aborted,
@@ -112,7 +112,7 @@ fn open_transactions_hold_back_the_last_stable_offset_until_their_marker() {
     );
     // A marker without data in this partition ends nothing.
     end.base_offset = 13;
-    assert_eq!(state.apply(&end, Some(&marker)), None);
+    assert_eq!(state.apply(&end, Some(&marker), 77), None);
 }
 
 #[test]

@@ -172,6 +172,25 @@ fn the_same_batch_again_gets_its_first_offsets_and_is_not_written() {
 }
 
 #[test]
+fn a_producer_of_old_records_is_remembered_for_as_long_as_one_of_new_ones() {
+    const DAY_MS: i64 = 86_400_000;
+    let home = Home::default();
+    let log = home.open(false);
+    let mut old = Batch::idempotent(1, 9, 0, 0);
+    // Records of last year, copied from elsewhere; and some of the next century.
+    for (producer_id, timestamp) in [(9, NOW - 365 * DAY_MS), (10, NOW + 36_500 * DAY_MS)] {
+        old.header.producer_id = producer_id;
+        (old.header.base_timestamp, old.header.max_timestamp) = (timestamp, timestamp);
+        old.renew_crc();
+        old.append(&log).unwrap();
+        assert_eq!(log.expire_producers(NOW + DAY_MS - 1), 0);
+        assert!(old.append(&log).unwrap().duplicate, "sent again because the answer was lost");
+    }
+    assert_eq!(log.log_end_offset().get(), 2);
+    assert_eq!(log.expire_producers(NOW + DAY_MS), 2);
+}
+
+#[test]
 fn batches_that_claim_what_they_must_not_are_refused() {
     let home = Home::default();
     let log = home.open(false);
