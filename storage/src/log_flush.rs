@@ -146,9 +146,9 @@ impl Log {
             return true;
         }
         let unflushed = self.log_end_offset().get() > self.recovery_point().get();
-        unflushed
-            && now_ms.saturating_sub(self.last_flush_ms.load(Ordering::Relaxed))
-                >= self.config.read().flush_ms
+        let waited = now_ms.saturating_sub(self.last_flush_ms.load(Ordering::Relaxed));
+        // A clock that was set back says nothing about how long it was.
+        unflushed && !(0..self.config.read().flush_ms).contains(&waited)
     }
 
     /// Position of the last snapshot in the active segment, 0 when it is older.

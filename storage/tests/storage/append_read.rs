@@ -348,3 +348,14 @@ fn an_offset_that_does_not_follow_is_refused_as_is() {
     assert_eq!(append(&batch).unwrap().last_offset, 3);
     assert_eq!(log.latest_epoch(), Some(4));
 }
+
+#[test]
+fn a_flush_by_time_does_not_wait_for_a_clock_that_was_set_back() {
+    let mut home = Home::default();
+    home.config.flush_ms = 1000;
+    let log = home.open(false);
+    log.flush(NOW).unwrap();
+    Batch::new(1, 10, NOW).append(&log).unwrap();
+    assert!(!log.is_flush_due(NOW + 999) && log.is_flush_due(NOW + 1000));
+    assert!(log.is_flush_due(NOW - 3_600_000));
+}
