@@ -221,6 +221,11 @@ impl Watch {
         self.partitions.push(partition);
     }
 
+    /// Whether one of the partitions was deleted: another one of its name would not wake the poll.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.log.is_out_of_service())
+    }
+
     /// Waits until one of the partitions has changed since the registration or the last call.
     pub(crate) async fn changed(&self) {
         self.notify.notified().await;
@@ -317,5 +322,40 @@ impl Broker {
             epoch if epoch < partition.leader_epoch() => Err(ErrorCode::FENCED_LEADER_EPOCH),
             _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_metadata::properties::BrokerConfig;
+    use weir_storage::disk::Disk;
+    use weir_storage::{LogManager, LogManagerConfig, TopicPartition};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_poll_learns_that_a_partition_it_watches_was_deleted_also_when_it_looks_too_late() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = [root.path().to_path_buf()];
+        let logs = LogManager::lock(&Disk::new(), &paths, &LogManagerConfig::default()).unwrap();
+        let name = TopicPartition::new("t", 0);
+        let config = BrokerConfig::embedded().unwrap().config.topic_defaults();
+        let topic = Topic::new("t".into(), Uuid([1; 16]), false, config);
+        let make = |id| logs.get_or_create(&name, Some(id), None, Arc::default(), 0).unwrap();
+        let old = Arc::new(Partition::new(&topic, 0, make(Uuid([1; 16])), 0));
+        let mut watch = Watch::default();
+        watch.add(Arc::clone(&old));
+        assert!(!watch.is_stale());
+        logs.delete(&name, 0).unwrap();
+        old.wake();
+        // By the time that the poll runs there is a new partition, which knows nothing of it.
+        let new = Arc::new(Partition::new(&topic, 0, make(Uuid([2; 16])), 0));
+        watch.changed().await;
+        assert!(watch.is_stale());
+        let mut watch = Watch::default();
+        watch.add(Arc::clone(&new));
+        assert!(!watch.is_stale());
+        new.wake();
+        watch.changed().await;
     }
 }

@@ -137,6 +137,10 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
                 request.connection.waited(began);
             }
         }
+        if watch.as_ref().is_some_and(Watch::is_stale) {
+            // The next plan may find new partitions of the same names, which are to be watched then.
+            watch = None;
+        }
     }
 }
 
