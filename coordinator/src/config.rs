@@ -1,6 +1,6 @@
 //! Properties, limits and the shared account of what all shards hold.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Kafka's properties of the classic group coordinator. All times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,7 @@ pub struct Usage {
     pub(crate) pending_members: AtomicUsize,
     pub(crate) offsets: AtomicUsize,
     pub(crate) bytes: AtomicUsize,
+    wall_ahead_ms: AtomicI64,
 }
 
 impl Usage {
@@ -108,6 +109,18 @@ impl Usage {
     /// Bytes of state in all shards, what waits for its append included.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much the wall clock is ahead of the one whose time shards are called with, which must not be set while they
+    /// live: a step of the wall clock neither ends sessions nor lets a rebalance wait for hours. What is stored and read
+    /// by a later process has the wall clock's time.
+    pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
+        self.wall_ahead_ms.store(ahead_ms, Ordering::Relaxed);
+    }
+
+    /// The wall clock's time at `now_ms`.
+    pub(crate) fn wall_ms(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_add(self.wall_ahead_ms.load(Ordering::Relaxed))
     }
 
     pub(crate) fn shift(counter: &AtomicUsize, before: usize, after: usize) {

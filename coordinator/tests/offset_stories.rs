@@ -667,3 +667,28 @@ fn a_commit_to_a_topic_made_anew_is_not_swept_away_with_the_old_one() {
     assert_eq!(broker.commit_error(token), None);
     assert_eq!(broker.offset("g", "orders"), Some(9));
 }
+
+#[test]
+fn a_wall_clock_that_is_set_dates_what_is_stored_and_moves_no_session() {
+    let mut broker = Broker::default();
+    let ids = broker.stable_group("g", 1);
+    let started_ms = broker.now_ms;
+    broker.usage.set_wall_ahead_ms(-60 * MINUTE_MS);
+    let token = broker.commit("g", &ids[0], 1, "orders", 42);
+    assert_eq!(broker.commit_error(token), None);
+    let committed_ms = |broker: &Broker| {
+        broker.shard.offsets("g").unwrap().get("orders", 0).map(|offset| offset.commit_timestamp_ms)
+    };
+    assert_eq!(committed_ms(&broker), Some(started_ms - 60 * MINUTE_MS));
+    broker.wait(MINUTE_MS);
+    assert!(
+        broker.notices.iter().any(|notice| matches!(notice, Notice::MemberExpired { .. })),
+        "a member that fell silent after the clock was set back is found in its time"
+    );
+    broker.wait(20 * MINUTE_MS);
+    assert!(committed_ms(&broker).is_some());
+    // Set right again, and far ahead: the age of offsets is told by the wall clock.
+    broker.usage.set_wall_ahead_ms(RETENTION_MS);
+    broker.wait(20 * MINUTE_MS);
+    assert!(broker.offset("g", "orders").is_none());
+}

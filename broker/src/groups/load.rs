@@ -161,7 +161,7 @@ impl Groups {
         let replayed = replay(slot);
         {
             let mut state = slot.state.lock();
-            let now_ms = broker.now_ms();
+            let now_ms = self.now_ms();
             let effects = match replayed {
                 Ok(()) => {
                     if state.load == Load::Running {

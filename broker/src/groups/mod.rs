@@ -23,7 +23,7 @@ use weir_protocol::messages::ErrorCode;
 
 use self::load::Load;
 use self::log::{Appended, append_batch, note};
-use crate::broker::Broker;
+use crate::broker::{Broker, now_ms};
 use crate::request::Request;
 use crate::topics::Partition;
 
@@ -66,6 +66,7 @@ pub(crate) struct Groups {
     to_load: Notify,
     loaded: Notify,
     is_stopping: AtomicBool,
+    began: (Instant, i64),
     budget: Budget,
     lease: Mutex<Option<Lease>>,
 }
@@ -84,9 +85,18 @@ impl Groups {
             to_load: Notify::new(),
             loaded: Notify::new(),
             is_stopping: AtomicBool::new(false),
+            began: (Instant::now(), now_ms()),
             budget,
             lease: Mutex::new(None),
         }
+    }
+
+    /// The shards' clock: the wall clock's time at the start, and what has passed since.
+    fn now_ms(&self) -> i64 {
+        let (began, began_ms) = self.began;
+        let now = began_ms.saturating_add(began.elapsed().as_millis() as i64);
+        self.usage.set_wall_ahead_ms(now_ms().saturating_sub(now));
+        now
     }
 
     /// What all shards hold together.
@@ -152,7 +162,7 @@ impl Groups {
         {
             let mut state = slot.state.lock();
             state.waiting.insert(token, sender);
-            let effects = state.shard.handle(broker.now_ms(), token, command);
+            let effects = state.shard.handle(self.now_ms(), token, command);
             self.carry_out(&broker, slot, &mut state, effects);
         }
         if let Ok(reply) = receiver.try_recv() {
@@ -224,7 +234,7 @@ impl Groups {
         let topics: Vec<String> = topics.collect();
         for slot in self.all() {
             let mut state = slot.state.lock();
-            let effects = state.shard.topics_deleted(broker.now_ms(), topics.iter().cloned());
+            let effects = state.shard.topics_deleted(self.now_ms(), topics.iter().cloned());
             self.carry_out(broker, &slot, &mut state, effects);
         }
     }
@@ -232,7 +242,7 @@ impl Groups {
     /// Calls shards when something is due, for ever.
     pub(crate) async fn tick(&self, broker: &Broker) {
         loop {
-            let now_ms = broker.now_ms();
+            let now_ms = self.now_ms();
             // While the shards are asked, every new deadline wakes: the shard it is of may have been passed already.
             self.next_tick_ms.store(i64::MAX, Ordering::SeqCst);
             let mut next_ms = i64::MAX;
@@ -245,15 +255,19 @@ impl Groups {
                 next_ms = next_ms.min(state.shard.next_deadline_ms().unwrap_or(i64::MAX));
             }
             self.next_tick_ms.store(next_ms, Ordering::SeqCst);
-            let rest_ms = next_ms.saturating_sub(broker.now_ms()).clamp(1, MAX_SLEEP_MS);
-            let began_ms = broker.now_ms();
+            let rest_ms = next_ms.saturating_sub(self.now_ms()).clamp(1, MAX_SLEEP_MS);
+            let began_ms = self.now_ms();
             // Woken or slept out, the shards are asked what is due.
             let _woken = timeout(Duration::from_millis(rest_ms as u64), self.wake.notified()).await;
-            let late_ms = broker.now_ms() - began_ms - rest_ms;
+            let late_ms = self.now_ms() - began_ms - rest_ms;
             if late_ms > PAUSE_MS {
-                // The process was stopped, the machine slept or the clock was set: that is no silence of the members,
-                // whose heartbeats may lie in the sockets at this moment.
-                tracing::warn!(late_ms, "time has jumped: members have {} ms to be heard", GRACE.as_millis());
+                // The process or the machine was stopped: that is no silence of the members, whose heartbeats may lie
+                // in the sockets at this moment.
+                tracing::warn!(
+                    late_ms,
+                    "the server was stopped for a while: members have {} ms to be heard",
+                    GRACE.as_millis()
+                );
                 tokio::time::sleep(GRACE).await;
             }
         }
@@ -271,8 +285,8 @@ impl Groups {
             }
             effects.notices.iter().for_each(|notice| note(broker, notice, slot.partition.index));
             for append in effects.appends {
-                let (now_ms, id) = (broker.now_ms(), append.id);
-                let result = match append_batch(broker, &slot.partition, append, now_ms) {
+                let id = append.id;
+                let result = match append_batch(broker, &slot.partition, append, broker.now_ms()) {
                     Appended::Done(offset) => Ok(offset),
                     Appended::Refused(error) => Err(error),
                     Appended::Unknown => {
@@ -283,7 +297,7 @@ impl Groups {
                         break;
                     }
                 };
-                pending.push_back(state.shard.append_done(now_ms, id, result));
+                pending.push_back(state.shard.append_done(self.now_ms(), id, result));
             }
         }
         if state.waiting.capacity() > 4 * KEPT_WAITING && state.waiting.len() < state.waiting.capacity() / 4 {
@@ -341,7 +355,7 @@ impl Drop for Waiting<'_> {
         let Some(token) = self.token else { return };
         let mut state = self.slot.state.lock();
         state.waiting.remove(&token);
-        let effects = state.shard.cancel(self.broker.now_ms(), token);
+        let effects = state.shard.cancel(self.groups.now_ms(), token);
         self.groups.carry_out(self.broker, self.slot, &mut state, effects);
     }
 }

@@ -44,7 +44,7 @@ impl Shard {
                 if let Err(error) = turn.admit_group(&id) {
                     return turn.reply(token, refused(request, &error));
                 }
-                groups.insert(Arc::clone(&id), Box::new(Group::new(Arc::clone(&id), now_ms)));
+                groups.insert(Arc::clone(&id), Box::new(Group::new(Arc::clone(&id), turn.wall_ms())));
                 id
             }
             None => {
@@ -117,7 +117,7 @@ impl Turn<'_> {
         }
         let expire_timestamp_ms = match request.retention_time_ms {
             -1 => -1,
-            retention_ms => self.now_ms.saturating_add(retention_ms),
+            retention_ms => self.wall_ms().saturating_add(retention_ms),
         };
         let mut records = Vec::new();
         let mut ops = Vec::new();
@@ -133,7 +133,7 @@ impl Turn<'_> {
                 let value = CommittedOffset {
                     offset: partition.offset,
                     leader_epoch: partition.leader_epoch,
-                    commit_timestamp_ms: self.now_ms,
+                    commit_timestamp_ms: self.wall_ms(),
                     expire_timestamp_ms,
                     metadata: partition.metadata.unwrap_or_default().into(),
                 };

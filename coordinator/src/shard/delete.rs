@@ -185,6 +185,7 @@ impl Shard {
 
     /// Offsets whose retention has passed, and groups that hold nothing any more.
     pub(crate) fn expire(&mut self, now_ms: i64, effects: &mut Effects) {
+        let wall_ms = self.usage.wall_ms(now_ms);
         let mut tombstones = Tombstones::new(self.config.max_append_bytes);
         let (mut offsets, mut groups) = (0, 0);
         let mut finishing = Vec::new();
@@ -202,9 +203,9 @@ impl Shard {
                     && !subscribed.contains(topic)
                     && retention_starts(group, offset).is_some_and(|start_ms| {
                         if offset.expire_timestamp_ms >= 0 {
-                            now_ms >= offset.expire_timestamp_ms
+                            wall_ms >= offset.expire_timestamp_ms
                         } else {
-                            now_ms.saturating_sub(start_ms) >= self.config.offsets_retention_ms
+                            wall_ms.saturating_sub(start_ms) >= self.config.offsets_retention_ms
                         }
                     });
                 if !is_expired {
@@ -244,9 +245,9 @@ impl Shard {
     /// These topics are gone: their offsets, committed until now, go too.
     pub fn topics_deleted(&mut self, now_ms: i64, topics: impl IntoIterator<Item = String>) -> Effects {
         let mut effects = Effects::default();
+        let deleted_at_ms = self.usage.wall_ms(now_ms);
         if self.is_active() {
-            self.deleted_topics
-                .extend(topics.into_iter().map(|name| DeletedTopic { name, deleted_at_ms: now_ms }));
+            self.deleted_topics.extend(topics.into_iter().map(|name| DeletedTopic { name, deleted_at_ms }));
             self.sweep(&mut effects);
         }
         effects

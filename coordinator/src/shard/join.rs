@@ -141,7 +141,7 @@ impl Shard {
             if let Err(error) = turn.admit_group(&group_id) {
                 return turn.reply_join(token, JoinGroupReply::refused("", error));
             }
-            groups.insert(Arc::clone(&group_id), Box::new(Group::new(Arc::clone(&group_id), now_ms)));
+            groups.insert(Arc::clone(&group_id), Box::new(Group::new(Arc::clone(&group_id), turn.wall_ms())));
         }
         if let Some(group) = groups.get_mut(&group_id) {
             turn.join(group, Joining::of(token, request));

@@ -9,6 +9,8 @@
 //! [`Shard::handle`] for requests, [`Shard::append_done`] for each append it asked for, [`Shard::tick`] at
 //! [`Shard::next_deadline_ms`], [`Shard::cancel`] for connections that vanish; at last [`Shard::unload`].
 //!
+//! `now_ms` everywhere is a clock that runs evenly ([`Usage::set_wall_ahead_ms`] tells the wall clock's time).
+//!
 //! Whoever holds the shard's lock takes the effects of a call to the log before the lock is let go, or queues them in that
 //! order: the order of appends in the log must be the order in which the shard issued them. Their results may come later
 //! and in any order.
@@ -394,14 +396,14 @@ impl Shard {
     }
 
     /// The one step that changes what records carry.
-    fn apply(&mut self, op: Op, now_ms: i64) {
+    fn apply(&mut self, op: Op, wall_ms: i64) {
         let group_id = Arc::clone(op.group());
         match op {
             Op::Offset { group, topic, partition, value: Some(value) } => {
                 let group = self
                     .groups
                     .entry(Arc::clone(&group))
-                    .or_insert_with(|| Box::new(Group::new(group, now_ms)));
+                    .or_insert_with(|| Box::new(Group::new(group, wall_ms)));
                 group.has_records = true;
                 group.offsets.put(&topic, partition, value);
             }
@@ -412,7 +414,7 @@ impl Shard {
             }
             Op::DeleteGroup { group } => {
                 if let Some(group) = self.groups.get_mut(&group) {
-                    group.become_simple(now_ms);
+                    group.become_simple(wall_ms);
                     group.has_records = !group.offsets.is_empty();
                 }
             }
@@ -486,7 +488,7 @@ impl Shard {
                 if matches!(op, Op::Offset { value: Some(_), .. }) {
                     self.counters.offset_commits += 1;
                 }
-                self.apply(op, now_ms);
+                self.apply(op, self.usage.wall_ms(now_ms));
             }
         }
         match append.then {

@@ -40,7 +40,7 @@ impl Turn<'_> {
                 initial: Some((delay_ms, remaining_ms)),
             });
         }
-        group.transition_to(GroupState::PreparingRebalance, self.now_ms);
+        group.transition_to(GroupState::PreparingRebalance, self.wall_ms());
         self.effects.notices.push(Notice::PreparingRebalance {
             group_id: Arc::clone(&group.id),
             generation_id: group.generation,
@@ -91,7 +91,7 @@ impl Turn<'_> {
             group.set_join_timer(JoinTimer { deadline_ms, initial: None });
             return None;
         }
-        group.init_next_generation(self.now_ms);
+        group.init_next_generation(self.wall_ms());
         if group.is_in(GroupState::Empty) {
             self.effects
                 .notices
@@ -155,7 +155,7 @@ impl Turn<'_> {
                 self.touch(group, &id);
             }
         }
-        group.transition_to(GroupState::Stable, self.now_ms);
+        group.transition_to(GroupState::Stable, self.wall_ms());
         self.counters.completed_rebalances += 1;
         self.effects
             .notices

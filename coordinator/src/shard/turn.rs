@@ -27,6 +27,11 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// The wall clock, for what is stored.
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.usage.wall_ms(self.now_ms)
+    }
+
     pub(crate) fn after(&self, milliseconds: i32) -> i64 {
         self.now_ms.saturating_add(i64::from(milliseconds.max(0)))
     }
