@@ -13,6 +13,7 @@ mod fetch_sessions;
 mod groups;
 mod handlers;
 mod http;
+mod machine;
 mod metrics;
 mod net;
 pub mod plan;

@@ -269,7 +269,8 @@ fn divide(rest: u64, floors: [u64; SHARES.len()]) -> [u64; SHARES.len()] {
         let left = rest.saturating_sub(taken);
         let shares: [u64; SHARES.len()] = std::array::from_fn(|at| match on_floor[at] {
             true => floors[at],
-            false => left * SHARES[at].weight / weights.max(1),
+            // A budget may be any number of 64 bits.
+            false => (u128::from(left) * u128::from(SHARES[at].weight) / u128::from(weights.max(1))) as u64,
         });
         let low = (0..SHARES.len()).find(|at| shares[*at] < floors[*at]);
         match low {
@@ -280,8 +281,28 @@ fn divide(rest: u64, floors: [u64; SHARES.len()]) -> [u64; SHARES.len()] {
 }
 
 impl Layout {
-    /// Divides the budget. Fails, naming the property to change, when the floors and counts do not fit.
+    /// Divides the budget. Fails, naming the property to change and a budget that is enough, when the floors and counts
+    /// do not fit.
     pub fn new(inputs: &PlanInputs) -> Result<Layout, PlanError> {
+        Self::of(inputs).map_err(|error| PlanError { enough: Self::enough(inputs, error.needed), ..error })
+    }
+
+    /// A budget of whole mebibytes from `needed` bytes on in which the same properties fit. Some terms grow with the
+    /// budget, so that what a smaller one lacked is less than what it takes.
+    fn enough(inputs: &PlanInputs, needed: u64) -> u64 {
+        let mut budget_bytes = needed;
+        loop {
+            budget_bytes = budget_bytes.checked_next_multiple_of(MIB).unwrap_or(u64::MAX);
+            match Self::of(&PlanInputs { budget_bytes, ..inputs.clone() }) {
+                Err(error) if budget_bytes < u64::MAX => {
+                    budget_bytes = error.needed.max(budget_bytes.saturating_add(1));
+                }
+                _ => return budget_bytes,
+            }
+        }
+    }
+
+    fn of(inputs: &PlanInputs) -> Result<Layout, PlanError> {
         let budget = inputs.budget_bytes;
         let threads = inputs.threads();
         let batch = ChunkChain::lease_bytes(inputs.message_max_bytes as usize) + inputs.decompression_bytes;
@@ -441,6 +462,28 @@ mod tests {
             Layout::new(&PlanInputs { max_connections: Some(1_000_000), ..inputs(64 * MIB) }).unwrap_err();
         assert_eq!((error.property, error.bytes), ("max.connections", 1_000_000 * CONNECTION_BYTES));
         assert!(error.to_string().contains("lower max.connections"), "{error}");
+    }
+
+    #[test]
+    fn the_budget_that_a_refusal_names_is_enough() {
+        for refused in [
+            inputs(16 * MIB),
+            PlanInputs { processors: 192, ..inputs(20 * MIB) },
+            PlanInputs { max_partitions: Some(1_000_000), ..inputs(256 * MIB) },
+            PlanInputs { message_max_bytes: 1 << 30, ..inputs(64 * MIB) },
+            PlanInputs { max_metadata_bytes: Some(i64::MAX as u64), ..inputs(64 * MIB) },
+        ] {
+            let error = Layout::new(&refused).unwrap_err();
+            assert!(error.enough > refused.budget_bytes && error.enough.is_multiple_of(MIB), "{error}");
+            Layout::new(&PlanInputs { budget_bytes: error.enough, ..refused }).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_largest_budget_is_divided_too() {
+        let layout = Layout::new(&inputs(i64::MAX as u64)).unwrap();
+        let sum: u64 = layout.shares.iter().sum();
+        assert!(sum > i64::MAX as u64 / 16 * 14 && layout.plan.sum() <= i64::MAX as u64, "{}", layout.plan);
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub fn plan_of(config: &BrokerConfig) -> Result<Layout, PlanError> {
     let limits = InflateLimits { max_zstd_window_log: MIN_ZSTD_WINDOW_LOG, ..InflateLimits::default() };
     Layout::new(&PlanInputs {
         budget_bytes: config.memory_budget_bytes(),
-        max_connections: written(config, keys::MAX_CONNECTIONS),
+        max_connections: written_connections(config),
         max_partitions: written(config, keys::MAX_PARTITIONS),
         max_segments: written(config, keys::MAX_SEGMENTS),
         max_metadata_bytes: written(config, keys::MAX_METADATA_BYTES),
@@ -190,12 +190,28 @@ fn directories(config: &BrokerConfig) -> (Vec<PathBuf>, Option<PathBuf>) {
     (paths, Some(metadata))
 }
 
-/// A limit that is set in the properties. Kafka's way to say "no limit" counts as not set.
+/// A limit that is set in the properties.
 fn written<T: FromValue + Into<i64>>(config: &BrokerConfig, key: Key<T>) -> Option<u64> {
     let set = config.written().get(key.name).is_some();
-    set.then(|| config.get(key).into())
-        .and_then(|value| u64::try_from(value).ok())
-        .filter(|value| *value < i32::MAX as u64)
+    set.then(|| config.get(key).into()).and_then(|value| u64::try_from(value).ok())
+}
+
+/// `max.connections` where it is set. Kafka's default, which says "no limit", counts as not set.
+fn written_connections(config: &BrokerConfig) -> Option<u64> {
+    written(config, keys::MAX_CONNECTIONS).filter(|count| *count < i32::MAX as u64)
+}
+
+/// Says so where the process is ended before it can reach its bound.
+fn warn_of_too_large_a_budget(budget_bytes: u64) {
+    if let Some(limit) = crate::machine::memory_limit().filter(|limit| limit.bytes < budget_bytes) {
+        tracing::warn!(
+            property = keys::MEMORY_BUDGET_BYTES.name,
+            budget_bytes,
+            limit_bytes = limit.bytes,
+            "the budget is more than the memory of {}: the system may end this process before the bound holds",
+            limit.of
+        );
+    }
 }
 
 /// The largest zstd window that one batch can have in the receive share.
@@ -229,12 +245,15 @@ impl Server {
     pub async fn start(config: BrokerConfig) -> Result<Server, ServerError> {
         let began = Instant::now();
         let mut layout = plan_of(&config)?;
+        tracing::info!("memory plan:\n{}", layout.plan);
+        warn_of_too_large_a_budget(config.memory_budget_bytes());
+        let budgets = layout.budgets()?;
+        let connections_are_set = written_connections(&config).is_some();
+        let descriptors =
+            Descriptors::share(raise_descriptor_limit(), layout.counts.connections, connections_are_set)?;
+        layout.counts.connections = descriptors.connections;
         let limits = layout.limits().map(|(name, limit)| (name, i64::try_from(limit).unwrap_or(i64::MAX)));
         let config = config.with_defaults(&limits);
-        tracing::info!("memory plan:\n{}", layout.plan);
-        let budgets = layout.budgets()?;
-        let descriptors = Descriptors::share(raise_descriptor_limit(), layout.counts.connections)?;
-        layout.counts.connections = descriptors.connections;
         let config = config.with_ceilings(Ceilings {
             connections: layout.counts.connections,
             batch_bytes: largest_batch(budgets.receive.limit()),
@@ -246,17 +265,17 @@ impl Server {
             &LogManagerConfig { metadata_dir, ..log_manager_config(&config, &layout, &descriptors) },
         )
         .map_err(ServerError::LogDirs)?;
-        let identity = directories::identify(&logs, &config)?;
-        let was_clean = logs.dirs().iter().filter(|dir| dir.is_online()).all(|dir| dir.had_clean_shutdown());
-        let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
-
         let options = SocketOptions {
             backlog: config.get(keys::SOCKET_LISTEN_BACKLOG_SIZE),
             send_buffer_bytes: config.get(keys::SOCKET_SEND_BUFFER_BYTES),
             receive_buffer_bytes: config.get(keys::SOCKET_RECEIVE_BUFFER_BYTES),
         };
+        // Before a new directory is formatted: a start that cannot listen leaves none behind.
         let (sockets, listeners) = bind_listeners(&config, options).await?;
         let http_socket = http::open(config.http_listener()).await?;
+        let identity = directories::identify(&logs, &config)?;
+        let was_clean = logs.dirs().iter().filter(|dir| dir.is_online()).all(|dir| dir.had_clean_shutdown());
+        let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
         let settled = directories::settle(&logs, metadata_log.image(), &identity, config.node_id())?;
         let broker_epoch = register(&mut metadata_log, &config, &settled, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
@@ -337,6 +356,7 @@ impl Server {
         tracing::info!(
             cluster = broker.cluster_id,
             node = broker.node_id,
+            log_dirs = config.log_dirs().join(","),
             partitions = broker.logs.log_count(),
             milliseconds = began.elapsed().as_millis() as u64,
             "started",
@@ -411,19 +431,27 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn share(limit: u64, max_connections: u64) -> Result<Self, ServerError> {
+    /// `set`: whether the operator asked for this many connections.
+    fn share(limit: u64, max_connections: u64, set: bool) -> Result<Self, ServerError> {
         if limit < MIN_DESCRIPTORS {
             return Err(ServerError::TooFewDescriptors { limit, least: MIN_DESCRIPTORS });
         }
         let reserved = RESERVED_DESCRIPTORS.min(limit / 4);
         let files = limit.saturating_sub(reserved + max_connections).max(limit / 4).clamp(MIN_FILES, 4096);
         let connections = max_connections.min(limit - reserved - files);
-        if connections < max_connections {
+        if connections < max_connections && set {
             tracing::warn!(
                 connections,
                 max_connections,
                 limit,
                 "the limit on descriptors (ulimit -n) allows fewer connections than max.connections"
+            );
+        } else if connections < max_connections {
+            tracing::info!(
+                connections,
+                planned = max_connections,
+                limit,
+                "the limit on descriptors (ulimit -n) allows fewer connections than the memory plan"
             );
         }
         Ok(Self { files, connections })
@@ -646,7 +674,7 @@ pub(crate) fn connection_limits(config: &BrokerConfig, layout: &Layout) -> Conne
     if wanted > planned && config.value(keys::MAX_CONNECTIONS.name).is_some() && wanted < i32::MAX as u32 {
         tracing::warn!(
             property = keys::MAX_CONNECTIONS.name,
-            "{wanted} connections are more than the memory plan charges: {planned} hold; a restart makes a new plan"
+            "{wanted} connections are more than this start has memory and descriptors for: {planned} hold"
         );
     }
     let mut overrides = HashMap::new();

@@ -27,7 +27,7 @@ pub struct Plan {
 /// The terms do not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the plan needs {needed} bytes and memory.budget.bytes is {limit}: raise it by {missing}, or lower {property} \
+    "the plan needs {needed} bytes and memory.budget.bytes is {limit}: raise it to {enough}, or lower {property} \
      ({name} takes {bytes}: {reason})"
 )]
 pub struct PlanError {
@@ -35,8 +35,9 @@ pub struct PlanError {
     pub needed: u64,
     /// The limit in bytes.
     pub limit: u64,
-    /// By how much the sum exceeds the limit.
-    pub missing: u64,
+    /// A limit that the plan fits in. [`Plan::check`] knows only the sum; whoever makes terms that grow with the limit
+    /// has to raise it.
+    pub enough: u64,
     /// The largest term that a property can lower.
     pub name: &'static str,
     /// Its bytes.
@@ -73,7 +74,7 @@ impl Plan {
         Err(PlanError {
             needed,
             limit: self.limit,
-            missing: needed - self.limit,
+            enough: needed,
             name: largest.map_or("", |term| term.name),
             bytes: largest.map_or(0, |term| term.bytes),
             reason: largest.map_or(String::new(), |term| term.reason.clone()),
