@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,8 +20,19 @@ pub(crate) struct LogOptions {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     log_format: LogFormat,
     /// error, warn, info, debug or trace, or directives such as info,weir_storage=debug
-    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    #[arg(long, default_value = "info", value_name = "LEVEL", value_parser = directives)]
     log_level: String,
+}
+
+/// Levels, and levels of modules. A lone word that is no level would be taken for a module, and nothing be logged.
+fn directives(text: &str) -> Result<String, String> {
+    for part in text.split(',') {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        if level.trim().parse::<LevelFilter>().is_err() || level.trim().is_empty() {
+            return Err(format!("'{level}' is not one of off, error, warn, info, debug, trace"));
+        }
+    }
+    Ok(text.to_owned())
 }
 
 impl LogOptions {

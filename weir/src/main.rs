@@ -9,6 +9,7 @@ mod load;
 mod log_dump;
 mod logging;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("weir: {message}");
+            // Where not even that can be written, the exit code is what is left to say.
+            let _ = writeln!(std::io::stderr(), "weir: {message}");
             ExitCode::FAILURE
         }
     }

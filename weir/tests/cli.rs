@@ -1,5 +1,6 @@
 //! The command as a shell sees it: help, exit codes, reasons for a start that is refused, a short demo.
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -65,6 +66,10 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["bench", "produce", "--acks", "2"], "0, 1, -1, all"),
         (&["bench", "produce", "--record-size", "0"], "--record-size"),
         (&["log", "dump"], "<FILE|DIR>"),
+        (&["plan", "--override", "nothing"], "KEY=VALUE"),
+        (&["plan", "--override", "=5"], "KEY=VALUE"),
+        (&["server", "--log-level", "loud"], "off, error, warn, info, debug, trace"),
+        (&["server", "--log-level", "info,weir_storage="], "off, error, warn, info, debug, trace"),
     ] {
         let output = weir(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -79,10 +84,14 @@ fn settings_that_are_wrong_are_all_named_with_value_and_limit() {
     let text = reason(&output);
     assert!(text.contains("invalid value 0 for num.partitions: value must be at least 1"), "{text}");
     assert!(text.contains("write 64MiB"), "{text}");
-    assert!(reason(&weir(&["plan", "--override", "nothing"])).contains("name=value"));
     assert!(reason(&weir(&["plan", "/no/such/file"])).contains("cannot read /no/such/file"));
     let text = reason(&weir(&["plan", "--override", "max.partitions=1000000"]));
     assert!(text.contains("lower max.partitions") && text.contains("memory.budget.bytes"), "{text}");
+    for setting in ["max.partitions=2147483647", "max.metadata.bytes=9223372036854775807"] {
+        let text = reason(&weir(&["plan", "--override", setting]));
+        assert!(text.contains(setting.split('=').next().unwrap()), "no limit at all is none: {text}");
+    }
+    assert!(weir(&["plan", "--override", "max.connections=2147483647"]).status.success(), "Kafka's default");
 }
 
 #[test]
@@ -128,6 +137,7 @@ fn a_start_that_cannot_work_is_refused_with_the_place_to_look_at() {
     assert!(text.contains("in use"), "{text}");
     let text = refused(&dir.path().join("a"), &[&format!("http.listener=127.0.0.1:{port}")]);
     assert!(text.contains("http.listener") && text.contains("in use"), "{text}");
+    assert!(!dir.path().join("a/meta.properties").exists(), "a start that cannot listen formats nothing");
 
     let file = dir.path().join("file");
     std::fs::write(&file, b"").unwrap();
@@ -147,6 +157,61 @@ fn a_start_that_cannot_work_is_refused_with_the_place_to_look_at() {
         let text = refused(&dir.path().join("b"), &[setting]);
         assert!(text.contains(setting.split('=').next().unwrap()), "{setting}: {text}");
         assert!(!dir.path().join("b").exists(), "nothing is made by a start that is refused");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_a_log_directory_is_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    assert!(reason(&weir(&["log", "dump", path])).contains("there are no files of a log directory in /"));
+    std::fs::write(dir.path().join("notes.txt"), b"x").unwrap();
+    let foreign = format!("{path}/notes.txt");
+    let output = weir(&["log", "dump", &foreign, &format!("{path}/missing")]);
+    assert_eq!(reason(&output), "weir: 2 faults in 2 files");
+    assert_eq!(stdout(&output).matches("  NOT READ: ").count(), 2, "{}", stdout(&output));
+}
+
+#[test]
+fn every_signal_that_ends_a_server_ends_it_cleanly_and_nohup_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    for (signal, ends) in [("HUP", true), ("INT", true), ("TERM", true), ("HUP", false)] {
+        let data = dir.path().join("data");
+        let mut command = Command::new(if ends { "env" } else { "nohup" });
+        command
+            .arg(env!("CARGO_BIN_EXE_weir"))
+            .args([
+                "server",
+                "--override",
+                "http.listener=",
+                "--override",
+                "listeners=PLAINTEXT://127.0.0.1:0",
+            ])
+            .args(["--override", &format!("log.dirs={}", data.display())])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(" started ")));
+        let send = |signal: &str| {
+            assert!(
+                Command::new("kill")
+                    .args(["-s", signal, &child.id().to_string()])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        };
+        send(signal);
+        if !ends {
+            send("TERM");
+        }
+        let by = lines.find(|line| line.contains(" stopping ")).unwrap();
+        assert!(by.contains(if ends { signal } else { "SIGTERM" }), "{signal}: {by}");
+        assert_eq!(lines.count(), 1, "stopped");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+        assert!(data.join(".kafka_cleanshutdown").exists(), "{signal}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir demo`: the main job in a minute, without any client installed.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +37,10 @@ pub(crate) struct Arguments {
 
 /// Runs the demo and prints its report. Fails when the bound was broken or an answer was an error.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let page_dir = arguments.html.as_deref().and_then(Path::parent);
+    if let Some(dir) = page_dir.filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+        return Err(format!("--html: there is no directory {}", dir.display()));
+    }
     let options = Options {
         seconds: arguments.seconds,
         connections: arguments.connections as usize,

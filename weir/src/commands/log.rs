@@ -55,7 +55,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let mut out = BufWriter::new(io::stdout().lock());
     match log_dump::dump(&dump.paths, &options, &mut out) {
         Ok(totals) if totals.damages > 0 => {
-            Err(format!("{} damaged places in {} files", totals.damages, totals.files))
+            let count = |number, what| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+            Err(format!("{} in {}", count(totals.damages, "fault"), count(totals.files, "file")))
+        }
+        Ok(totals) if totals.files == 0 => {
+            let places: Vec<_> = dump.paths.iter().map(|path| path.display().to_string()).collect();
+            Err(format!("there are no files of a log directory in {}", places.join(", ")))
         }
         Ok(_) => Ok(()),
         // Whoever reads has seen enough.

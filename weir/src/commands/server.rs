@@ -1,4 +1,4 @@
-//! `weir server`: reads the properties, starts the broker, stops it on SIGTERM or SIGINT.
+//! `weir server`: reads the properties, starts the broker, stops it on SIGTERM, SIGINT or SIGHUP.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,16 @@ pub(crate) struct PropertyArguments {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Set a property, over the file; may be repeated
-    #[arg(long = "override", value_name = "KEY=VALUE")]
+    #[arg(long = "override", value_name = "KEY=VALUE", value_parser = setting)]
     overrides: Vec<String>,
+}
+
+/// An override, whose value is looked at with the file's.
+fn setting(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err("it must have the form KEY=VALUE".to_owned()),
+    }
 }
 
 impl PropertyArguments {
@@ -84,6 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// The end of the terminal; not listened to under `nohup`.
+    hang_up: Option<Signal>,
     // A handler, whatever it does, turns the death of the process into an error of the write.
     _file_size: Signal,
 }
@@ -93,15 +103,31 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) },
             _file_size: signal(SignalKind::from_raw(SIGXFSZ))?,
         })
     }
 
     /// Waits for the signal to stop and returns its name.
     async fn stop(&mut self) -> &'static str {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = hang_up => "SIGHUP",
         }
     }
+}
+
+/// Whether this process was started with SIGHUP ignored, as by `nohup`.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Signal 1 is the lowest bit.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

@@ -65,7 +65,7 @@ pub(crate) struct Options {
 pub(crate) struct Totals {
     /// Files looked at.
     pub(crate) files: u64,
-    /// Places that are damaged.
+    /// Places that are damaged, and files that cannot be read.
     pub(crate) damages: u64,
 }
 
@@ -79,13 +79,13 @@ pub(crate) fn dump(paths: &[PathBuf], options: &Options, out: &mut dyn Write) ->
         match std::fs::metadata(path) {
             Err(error) => {
                 printer.begin(path, "missing")?;
-                printer.damage(0, 0, &format!("cannot look at it: {error}"))?;
+                printer.unreadable(&format!("cannot look at it: {error}"))?;
             }
             Ok(metadata) if metadata.is_dir() => directory(path, options, &mut printer, 0)?,
             Ok(_) => {
                 if !file(path, options, &mut printer)? {
                     printer.begin(path, "unknown")?;
-                    printer.damage(0, 0, "the name is none that Kafka gives to a file of a log directory")?;
+                    printer.unreadable("the name is none that Kafka gives to a file of a log directory")?;
                 }
             }
         }
@@ -104,7 +104,7 @@ fn directory(path: &Path, options: &Options, printer: &mut Printer<'_>, depth: u
     });
     if let Err(error) = listed {
         printer.begin(path, "directory")?;
-        printer.damage(0, 0, &format!("cannot list it: {error}"))?;
+        printer.unreadable(&format!("cannot list it: {error}"))?;
     }
     entries.sort();
     for (path, is_dir) in entries {
@@ -170,7 +170,7 @@ fn open(path: &Path, kind: &'static str, printer: &mut Printer<'_>) -> io::Resul
     match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
         Ok(opened) => Ok(Some(opened)),
         Err(error) => {
-            printer.damage(0, 0, &format!("cannot open it: {error}"))?;
+            printer.unreadable(&format!("cannot open it: {error}"))?;
             Ok(None)
         }
     }

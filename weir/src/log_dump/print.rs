@@ -79,11 +79,22 @@ impl<'a> Printer<'a> {
         if self.json {
             self.json_line("damage", &fields)
         } else {
-            writeln!(
-                self.out,
-                "  DAMAGED at byte {position}: {} ({bytes_after} bytes after it)",
-                escaped(reason)
-            )
+            let behind = match bytes_after {
+                0 => String::new(),
+                1 => " (1 byte after it)".to_string(),
+                _ => format!(" ({bytes_after} bytes after it)"),
+            };
+            writeln!(self.out, "  DAMAGED at byte {position}: {}{behind}", escaped(reason))
+        }
+    }
+
+    /// A file or directory of which nothing can be shown; counts as damage.
+    pub(super) fn unreadable(&mut self, reason: &str) -> io::Result<()> {
+        self.totals.damages += 1;
+        if self.json {
+            self.json_line("damage", &[("reason", Text(reason.into()))])
+        } else {
+            writeln!(self.out, "  NOT READ: {}", escaped(reason))
         }
     }
 
