@@ -121,7 +121,7 @@ class Broker:
         elif kind.startswith("kafka-") and kind[6:] in KAFKA_VERSIONS:
             version = kind[6:]
             # A directory that another server left is taken as it is.
-            if not Path(self.properties["log.dirs"], "meta.properties").exists():
+            if not Path(self.properties["log.dirs"].split(",")[0], "meta.properties").exists():
                 done = subprocess.run(
                     [*java_command(version), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg",
                      "-c", str(file), *format_options], capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -11,9 +11,10 @@ from weir import Weir, admin, checkpoint, fill, read_all, topic_of
 class Hands:
     """One data directory, one server on it at a time."""
 
-    def __init__(self, test, first):
+    def __init__(self, test, first, more=()):
         self.test, self.count, self.broker = test, 0, None
         self.data = test.scratch / "data"
+        self.log_dirs = ",".join(map(str, (self.data, *more)))
         self.take(first)
 
     def take(self, kind):
@@ -21,10 +22,10 @@ class Hands:
             equal(self.broker.stop() in (0, 143), True, f"clean stop of {self.broker.kind}")
         self.count += 1
         if kind == "weir":
-            self.broker = Weir(self.test, f"{self.count}-weir", data=self.data)
+            self.broker = Weir(self.test, f"{self.count}-weir", data=self.data, overrides={"log.dirs": self.log_dirs})
         else:
             # Features at the level that weir serves, too.
-            self.broker = brokers.Broker(kind, self.test.scratch / f"{self.count}-{kind}", {"log.dirs": str(self.data)},
+            self.broker = brokers.Broker(kind, self.test.scratch / f"{self.count}-{kind}", {"log.dirs": self.log_dirs},
                                          heap="256m", java_options=["-XX:TieredStopAtLevel=1"],
                                          format_options=["--release-version", "3.9"])
         return self.broker
@@ -151,3 +152,44 @@ def transactions(test):
     the_same("back on Kafka")
     test.prove(f"{len(everything)} records of 40 transactions: readers of committed records get those of the 26 committed "
                "ones; .txnindex short, zero, of unknown version or missing is rebuilt byte for byte; Kafka reads on")
+
+
+@case("swap", "several directories", seconds=40)
+def several_directories(test):
+    more = test.scratch / "more"
+    hands = Hands(test, "weir", more=[more])
+    topics, records = [], {}
+
+    def fill_new(kind):
+        topics.append(topic_of(test, hands.broker, kind, partitions=4))
+        for partition in range(4):
+            records[topics[-1], partition] = fill(hands.broker, topics[-1], 20, partition=partition)
+
+    def the_same(kind):
+        for (topic, partition), expected in records.items():
+            equal(read_all(hands.broker, topic, partition), expected, f"{topic}-{partition} on {kind}")
+            places = [d for d in (hands.data, more) if (d / f"{topic}-{partition}").is_dir()]
+            equal(len(places), 1, f"directories of {topic}-{partition} on {kind}")
+    fill_new("weir")
+    for kind in ("kafka-4.4.0", "weir", "kafka-4.4.0"):
+        hands.take(kind)
+        the_same(kind)
+        fill_new(kind)
+    check(all(len(list(d.glob(f"{topic}-[0-9]"))) == 2 for d in (hands.data, more) for topic in topics),
+          "partitions are not spread over the directories")
+    server = hands.take("weir")
+    the_same("weir")
+    server.stop()
+    away = test.scratch / "away"
+    more.rename(away)
+    server.start()
+    check(server.said("ERROR", "a log directory is missing"), "nothing is said")
+    out = {(t, p) for t, p in records if (away / f"{t}-{p}").is_dir()}
+    for topic, partition in out:
+        equal(server.wire().produce(topic, partition, wire.batch([b"x"]))[0], wire.STORAGE, "error of an append")
+    server.stop()
+    away.rename(more)
+    hands.take("kafka-4.4.0")
+    the_same("Kafka, after a start of weir without the second directory")
+    test.prove("each lets the partitions be where the other put them, by the directory ids in the metadata log; after a start "
+               "of weir without one of the directories Kafka serves all")
