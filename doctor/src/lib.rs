@@ -3,6 +3,8 @@
 //! Evidence is only read. Everything here is synchronous; nothing prints.
 
 mod error;
+pub mod evidence;
+pub mod fuzz;
 pub mod hprof;
 
 pub use error::DoctorError;

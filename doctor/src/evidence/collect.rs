@@ -1,0 +1,464 @@
+//! Files and folders in, evidence out: each file is recognised by content and read once, start to end.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::Parser;
+use super::broker_log::{BrokerLog, BrokerLogParser};
+use super::class_histogram::{ClassHistogram, ClassHistogramParser};
+use super::gc_log::{GcLog, GcLogParser};
+use super::heap_info::{HeapInfo, HeapInfoParser};
+use super::jmx::JmxParser;
+use super::lines::{Line, Lines, Problem, Problems};
+use super::metrics::Metrics;
+use super::native_memory::{NativeMemory, NativeMemoryParser};
+use super::prometheus::PrometheusParser;
+use super::recognise::{TextKind, process_id, recognise};
+use super::server_properties::{ServerProperties, ServerPropertiesParser};
+use super::system_properties::{SystemProperties, SystemPropertiesParser};
+use super::thread_print::{ThreadPrint, ThreadPrintParser};
+use super::vm_command_line::{VmCommandLine, VmCommandLineParser};
+use super::vm_flags::{VmFlags, VmFlagsParser};
+use crate::DoctorError;
+use crate::hprof::is_heap_dump;
+
+/// Lines and bytes that are looked at before a text counts as unknown.
+const MAX_UNKNOWN_LINES: usize = 2000;
+const MAX_UNKNOWN_BYTES: usize = 256 << 10;
+/// Most files that are read of one folder.
+const MAX_FILES: usize = 1000;
+
+/// What a file was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// `jcmd VM.flags`.
+    VmFlags,
+    /// `jcmd VM.command_line`.
+    VmCommandLine,
+    /// `jcmd VM.system_properties`.
+    SystemProperties,
+    /// `jcmd VM.native_memory`.
+    NativeMemory,
+    /// `jcmd GC.class_histogram`.
+    ClassHistogram,
+    /// `jcmd GC.heap_info`.
+    HeapInfo,
+    /// `jcmd Thread.print`.
+    ThreadPrint,
+    /// Metrics of an exporter, or JMX text.
+    Metrics,
+    /// Kafka's `server.properties`.
+    ServerProperties,
+    /// A broker's log.
+    BrokerLog,
+    /// A GC log.
+    GcLog,
+    /// A heap dump.
+    HeapDump,
+}
+
+impl FileKind {
+    /// The kind as a user knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::VmFlags => "VM.flags",
+            Self::VmCommandLine => "VM.command_line",
+            Self::SystemProperties => "VM.system_properties",
+            Self::NativeMemory => "VM.native_memory",
+            Self::ClassHistogram => "GC.class_histogram",
+            Self::HeapInfo => "GC.heap_info",
+            Self::ThreadPrint => "Thread.print",
+            Self::Metrics => "metrics",
+            Self::ServerProperties => "server.properties",
+            Self::BrokerLog => "broker log",
+            Self::GcLog => "GC log",
+            Self::HeapDump => "heap dump",
+        }
+    }
+}
+
+/// A file that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileNote {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it; empty for a file that is of no kind that is known here.
+    pub kinds: Vec<FileKind>,
+    /// Lines read; 0 for a heap dump.
+    pub lines: u64,
+    /// What in it could not be understood.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that was found in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found<T> {
+    /// Index of the file in [`Evidence::files`].
+    pub file: usize,
+    /// The process that `jcmd` names.
+    pub process_id: Option<u32>,
+    /// What was found.
+    pub value: T,
+}
+
+/// All evidence, each kind in the order in which it was given.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Evidence {
+    pub files: Vec<FileNote>,
+    pub vm_flags: Vec<Found<VmFlags>>,
+    pub command_lines: Vec<Found<VmCommandLine>>,
+    pub system_properties: Vec<Found<SystemProperties>>,
+    pub native_memory: Vec<Found<NativeMemory>>,
+    pub class_histograms: Vec<Found<ClassHistogram>>,
+    pub heap_infos: Vec<Found<HeapInfo>>,
+    pub thread_prints: Vec<Found<ThreadPrint>>,
+    pub metrics: Vec<Found<Metrics>>,
+    pub server_properties: Vec<Found<ServerProperties>>,
+    pub broker_logs: Vec<Found<BrokerLog>>,
+    pub gc_logs: Vec<Found<GcLog>>,
+}
+
+impl Evidence {
+    /// Heap dumps among the files.
+    pub fn heap_dumps(&self) -> impl Iterator<Item = &Path> {
+        self.files
+            .iter()
+            .filter(|file| file.kinds.contains(&FileKind::HeapDump))
+            .map(|file| file.path.as_path())
+    }
+
+    /// Files that are of no known kind.
+    pub fn unknown(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().filter(|file| file.kinds.is_empty()).map(|file| file.path.as_path())
+    }
+
+    /// The path of a file as it was given.
+    pub fn path(&self, file: usize) -> &Path {
+        self.files.get(file).map_or(Path::new(""), |note| note.path.as_path())
+    }
+
+    /// Reads one file. What it is follows from its content; gzip is looked through. Input is untrusted.
+    pub fn read(&mut self, path: &Path, input: impl Read) {
+        let file = self.files.len();
+        let mut note =
+            FileNote { path: path.to_path_buf(), kinds: Vec::new(), lines: 0, problems: Vec::new() };
+        let mut problems = Problems::default();
+        match Lines::new(input) {
+            Err(error) => problems.add(0, format!("cannot read: {error}")),
+            Ok(mut lines) => {
+                let head = lines.peek();
+                if is_heap_dump(head) {
+                    note.kinds.push(FileKind::HeapDump);
+                } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+                    problems.add(0, "the text is UTF-16; give it as UTF-8");
+                } else if head.iter().take(4096).any(|byte| *byte == 0) {
+                    problems.add(0, "neither a heap dump nor a text");
+                } else {
+                    self.read_text(file, &mut lines, &mut note, &mut problems);
+                    note.lines = lines.count();
+                }
+            }
+        }
+        note.problems = problems.into_vec();
+        self.files.push(note);
+    }
+
+    fn read_text(
+        &mut self,
+        file: usize,
+        lines: &mut Lines<'_>,
+        note: &mut FileNote,
+        problems: &mut Problems,
+    ) {
+        let mut process = None;
+        let mut waiting: Vec<(u64, String)> = Vec::new();
+        let mut waiting_bytes = 0;
+        let mut active: Option<Active> = None;
+        let mut given_up = false;
+        while let Some(line) = lines.next(problems) {
+            if let Some(id) = process_id(line.text) {
+                // The output of another call of jcmd begins.
+                if let Some(active) = active.take() {
+                    self.keep(file, process, active, note, problems);
+                }
+                process = Some(id);
+                waiting.clear();
+                waiting_bytes = 0;
+                given_up = false;
+                continue;
+            }
+            if let Some(active) = &mut active {
+                active.line(line, problems);
+                continue;
+            }
+            if given_up {
+                continue;
+            }
+            if let Some(kind) = recognise(line.text, process.is_some()) {
+                let mut parser = Active::new(kind);
+                if parser.wants_what_stood_before() {
+                    for (number, text) in &waiting {
+                        parser.line(Line { number: *number, text }, problems);
+                    }
+                }
+                parser.line(line, problems);
+                waiting.clear();
+                active = Some(parser);
+            } else if waiting.len() < MAX_UNKNOWN_LINES
+                && waiting_bytes + line.text.len() <= MAX_UNKNOWN_BYTES
+            {
+                waiting_bytes += line.text.len();
+                waiting.push((line.number, line.text.to_owned()));
+            } else {
+                waiting = Vec::new();
+                given_up = true;
+                if process.is_none() {
+                    // Nothing later can begin a new output but a process id, which only jcmd writes, at the start.
+                    break;
+                }
+            }
+        }
+        if let Some(active) = active.take() {
+            self.keep(file, process, active, note, problems);
+        }
+    }
+
+    fn keep(
+        &mut self,
+        file: usize,
+        process_id: Option<u32>,
+        active: Active,
+        note: &mut FileNote,
+        problems: &mut Problems,
+    ) {
+        macro_rules! put {
+            ($list:ident, $kind:ident, $value:expr) => {{
+                self.$list.push(Found { file, process_id, value: $value });
+                FileKind::$kind
+            }};
+        }
+        let kind = match active {
+            Active::VmFlags(parser) => put!(vm_flags, VmFlags, parser.finish(problems)),
+            Active::VmCommandLine(parser) => put!(command_lines, VmCommandLine, parser.finish(problems)),
+            Active::SystemProperties(parser) => {
+                put!(system_properties, SystemProperties, parser.finish(problems))
+            }
+            Active::NativeMemory(parser) => put!(native_memory, NativeMemory, parser.finish(problems)),
+            Active::ClassHistogram(parser) => put!(class_histograms, ClassHistogram, parser.finish(problems)),
+            Active::HeapInfo(parser) => put!(heap_infos, HeapInfo, parser.finish(problems)),
+            Active::ThreadPrint(parser) => put!(thread_prints, ThreadPrint, parser.finish(problems)),
+            Active::Prometheus(parser) => put!(metrics, Metrics, parser.finish(problems)),
+            Active::Jmx(parser) => put!(metrics, Metrics, parser.finish(problems)),
+            Active::ServerProperties(parser) => {
+                put!(server_properties, ServerProperties, parser.finish(problems))
+            }
+            Active::GcLog(parser) => put!(gc_logs, GcLog, parser.finish(problems)),
+            Active::BrokerLog(parser) => {
+                let mut log = parser.finish(problems);
+                // A container's output holds both.
+                let gc = std::mem::take(&mut log.gc);
+                if !gc.is_empty() {
+                    note.kinds.push(put!(gc_logs, GcLog, gc));
+                }
+                if let Some((config, _)) = log.config.take() {
+                    self.server_properties.push(Found { file, process_id, value: config });
+                }
+                put!(broker_logs, BrokerLog, log)
+            }
+        };
+        if !note.kinds.contains(&kind) {
+            note.kinds.push(kind);
+        }
+    }
+}
+
+/// The parser at work.
+enum Active {
+    VmFlags(VmFlagsParser),
+    VmCommandLine(VmCommandLineParser),
+    SystemProperties(SystemPropertiesParser),
+    NativeMemory(NativeMemoryParser),
+    ClassHistogram(ClassHistogramParser),
+    HeapInfo(HeapInfoParser),
+    ThreadPrint(ThreadPrintParser),
+    Prometheus(PrometheusParser),
+    Jmx(JmxParser),
+    ServerProperties(ServerPropertiesParser),
+    BrokerLog(Box<BrokerLogParser>),
+    GcLog(GcLogParser),
+}
+
+impl Active {
+    fn new(kind: TextKind) -> Self {
+        match kind {
+            TextKind::VmFlags => Self::VmFlags(Default::default()),
+            TextKind::VmCommandLine => Self::VmCommandLine(Default::default()),
+            TextKind::SystemProperties => Self::SystemProperties(Default::default()),
+            TextKind::NativeMemory => Self::NativeMemory(Default::default()),
+            TextKind::ClassHistogram => Self::ClassHistogram(Default::default()),
+            TextKind::HeapInfo => Self::HeapInfo(Default::default()),
+            TextKind::ThreadPrint => Self::ThreadPrint(Default::default()),
+            TextKind::Prometheus => Self::Prometheus(Default::default()),
+            TextKind::Jmx => Self::Jmx(Default::default()),
+            TextKind::ServerProperties => Self::ServerProperties(Default::default()),
+            TextKind::BrokerLog => Self::BrokerLog(Default::default()),
+            TextKind::GcLog => Self::GcLog(Default::default()),
+        }
+    }
+
+    /// Whether lines that say nothing by themselves mean something once the kind is known.
+    fn wants_what_stood_before(&self) -> bool {
+        matches!(
+            self,
+            Self::SystemProperties(_)
+                | Self::ServerProperties(_)
+                | Self::Prometheus(_)
+                | Self::BrokerLog(_)
+                | Self::GcLog(_)
+        )
+    }
+
+    fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
+        match self {
+            Self::VmFlags(parser) => parser.line(line, problems),
+            Self::VmCommandLine(parser) => parser.line(line, problems),
+            Self::SystemProperties(parser) => parser.line(line, problems),
+            Self::NativeMemory(parser) => parser.line(line, problems),
+            Self::ClassHistogram(parser) => parser.line(line, problems),
+            Self::HeapInfo(parser) => parser.line(line, problems),
+            Self::ThreadPrint(parser) => parser.line(line, problems),
+            Self::Prometheus(parser) => parser.line(line, problems),
+            Self::Jmx(parser) => parser.line(line, problems),
+            Self::ServerProperties(parser) => parser.line(line, problems),
+            Self::BrokerLog(parser) => parser.line(line, problems),
+            Self::GcLog(parser) => parser.line(line, problems),
+        }
+    }
+}
+
+/// Reads files, and the files of folders, one level deep, in the order of their names.
+///
+/// # Errors
+/// [`DoctorError::Io`] for a path that was given and cannot be opened. A file of a folder that cannot be opened is noted.
+pub fn collect(paths: &[PathBuf]) -> Result<Evidence, DoctorError> {
+    let mut evidence = Evidence::default();
+    for path in paths {
+        if !fs::metadata(path).map_err(|error| DoctorError::io(path, error))?.is_dir() {
+            let file = File::open(path).map_err(|error| DoctorError::io(path, error))?;
+            evidence.read(path, file);
+            continue;
+        }
+        let entries = fs::read_dir(path).map_err(|error| DoctorError::io(path, error))?;
+        let mut files: Vec<PathBuf> =
+            entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+        files.sort();
+        // A pipe or a device would be waited for without end.
+        files.retain(|file| fs::metadata(file).is_ok_and(|data| data.is_file()));
+        let left_out = files.len().saturating_sub(MAX_FILES);
+        files.truncate(MAX_FILES);
+        for file in files {
+            match File::open(&file) {
+                Ok(input) => evidence.read(&file, input),
+                Err(error) => evidence.files.push(FileNote {
+                    path: file,
+                    kinds: Vec::new(),
+                    lines: 0,
+                    problems: vec![Problem { line: 0, text: format!("cannot be opened: {error}") }],
+                }),
+            }
+        }
+        if left_out > 0 {
+            let text = format!("the folder has {left_out} files more than the {MAX_FILES} that are read");
+            evidence.files.push(FileNote {
+                path: path.clone(),
+                kinds: Vec::new(),
+                lines: 0,
+                problems: vec![Problem { line: 0, text }],
+            });
+        }
+    }
+    Ok(evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8]) -> Evidence {
+        let mut evidence = Evidence::default();
+        evidence.read(Path::new("x"), text);
+        evidence
+    }
+
+    #[test]
+    fn outputs_of_several_jcmd_calls_in_one_file_are_told_apart() {
+        let text = "$ jcmd 7 VM.flags\n7:\n-XX:MaxHeapSize=1024 -XX:+UseG1GC \n7:\nVM Arguments:\njvm_args: -Xmx1k \n\
+                    8:\nCommand not understood\n8:\n garbage-first heap   total 8K, used 2K [0x1)\n";
+        let evidence = read(text.as_bytes());
+        assert_eq!(evidence.files[0].kinds, [FileKind::VmFlags, FileKind::VmCommandLine, FileKind::HeapInfo]);
+        assert_eq!(evidence.vm_flags[0].value.number("MaxHeapSize"), Some((1024, 3)));
+        assert_eq!(evidence.command_lines[0].process_id, Some(7));
+        assert_eq!(evidence.heap_infos[0].process_id, Some(8));
+        assert_eq!(evidence.files[0].problems, []);
+    }
+
+    #[test]
+    fn what_stands_before_the_first_telling_line_is_not_lost() {
+        let evidence = read(b"# comment\nmy.own=1\nnum.io.threads=9\n");
+        assert_eq!(evidence.server_properties[0].value.text("my.own"), Some("1"));
+        let evidence = read(b"up 1\n# TYPE x gauge\nx 2\n");
+        assert_eq!(evidence.metrics[0].value.samples, 2);
+    }
+
+    #[test]
+    fn foreign_files_are_of_no_kind() {
+        for (bytes, problem) in [
+            (&b"hello\nworld\n"[..], None),
+            (b"", None),
+            (b"\x7fELF\0\0\0", Some("neither a heap dump nor a text")),
+            (b"\xff\xfe[\0G\0", Some("UTF-16")),
+        ] {
+            let evidence = read(bytes);
+            assert_eq!(evidence.unknown().count(), 1);
+            let problems = &evidence.files[0].problems;
+            assert_eq!(!problems.is_empty(), problem.is_some(), "{problems:?}");
+            assert!(problem.is_none_or(|text| problems[0].text.contains(text)));
+        }
+        let long = "no kind\n".repeat(1 << 20);
+        assert_eq!(read(long.as_bytes()).unknown().count(), 1);
+    }
+
+    #[test]
+    fn a_heap_dump_is_noted_and_left_to_its_reader() {
+        let evidence = read(b"JAVA PROFILE 1.0.2\0\0\0\0\x08");
+        assert_eq!(evidence.heap_dumps().count(), 1);
+    }
+
+    #[test]
+    fn a_containers_output_holds_log_gc_and_settings() {
+        let text = "[2026-11-30 11:00:00,000] INFO KafkaConfig values: \n\tnum.io.threads = 9\n (kafka.server.KafkaConfig)\n\
+                    [0.891s][info][gc] GC(6) Pause Full (System.gc()) 102M->102M(175M) 4.675ms\n\
+                    [2026-11-30 11:00:01,000] ERROR x\njava.lang.OutOfMemoryError: Direct buffer memory\n";
+        let evidence = read(text.as_bytes());
+        assert_eq!(evidence.gc_logs[0].value.system_gc.count, 1);
+        assert_eq!(evidence.server_properties[0].value.number("num.io.threads").value, 9);
+        assert_eq!(evidence.broker_logs[0].value.out_of_memory.len(), 1);
+    }
+
+    #[test]
+    fn folders_are_read_one_level_deep_and_missing_paths_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("b"), b"num.io.threads=9\n").unwrap();
+        fs::write(dir.path().join("a"), b"?").unwrap();
+        fs::create_dir(dir.path().join("deeper")).unwrap();
+        fs::write(dir.path().join("deeper/c"), b"num.io.threads=9\n").unwrap();
+        let evidence = collect(&[dir.path().to_path_buf()]).unwrap();
+        assert_eq!(evidence.files.len(), 2);
+        assert_eq!(evidence.server_properties.len(), 1);
+        assert_eq!(evidence.path(1), dir.path().join("b"));
+        let error = collect(&[dir.path().join("absent")]).unwrap_err();
+        assert!(error.is_retriable() && error.to_string().contains("absent"), "{error}");
+    }
+}

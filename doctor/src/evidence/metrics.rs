@@ -1,0 +1,271 @@
+//! The figures that matter, under one name each, whatever exporter spelt them: direct and mapped pools, heap, Kafka's
+//! request memory pool, queues, idle ratios.
+
+use std::collections::BTreeMap;
+
+/// Most distinct series that are kept.
+const MAX_SERIES: usize = 2048;
+
+/// A figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Bytes that a buffer pool holds; the label is the pool, `direct` or `mapped`.
+    BufferPoolUsed,
+    /// Sum of the capacities of a pool's buffers, in bytes.
+    BufferPoolCapacity,
+    /// Buffers of a pool.
+    BufferPoolCount,
+    /// Kafka's request memory (KIP-72): bytes that may still be taken, `i64::MAX` when it is off.
+    MemoryPoolAvailable,
+    /// Kafka's request memory: bytes taken.
+    MemoryPoolUsed,
+    /// Kafka's request memory: share of time without any left, from 0 to 1.
+    MemoryPoolAvgDepletedPercent,
+    /// Kafka's request memory: time without any left, in nanoseconds or milliseconds by Kafka's version; only growth
+    /// says something.
+    MemoryPoolDepletedTimeTotal,
+    /// Requests that wait for a request handler.
+    RequestQueueSize,
+    /// Responses that wait for a network thread.
+    ResponseQueueSize,
+    /// Idle share of the network threads, from 0 to 1.
+    NetworkProcessorIdle,
+    /// Idle share of the request handlers, from 0 to 1.
+    RequestHandlerIdle,
+    /// Remote reads that wait for a reader.
+    RemoteReaderQueueSize,
+    /// Idle share of the remote-log readers.
+    RemoteReaderIdle,
+    /// Bytes that lag behind in tiered storage.
+    RemoteCopyLagBytes,
+    /// Heap in use, in bytes.
+    HeapUsed,
+    /// What the heap may grow to, in bytes.
+    HeapMax,
+    /// Memory of the process as the kernel counts it.
+    ResidentMemory,
+    /// Threads of the JVM.
+    Threads,
+}
+
+/// What became of one figure over the scrapes of a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Series {
+    /// The first value and its line.
+    pub first: (f64, u64),
+    /// The last value and its line.
+    pub last: (f64, u64),
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value and its line.
+    pub max: (f64, u64),
+    /// Number of values.
+    pub samples: u64,
+}
+
+/// Figures by metric and label.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    /// The label tells series of one metric apart: pool, listener, processor; often empty.
+    pub series: BTreeMap<(Metric, String), Series>,
+    /// The version of the JVM, where the exporter names it.
+    pub java_version: Option<(String, u64)>,
+    /// Samples read, also those that mean nothing here.
+    pub samples: u64,
+}
+
+impl Metrics {
+    /// The series of a metric that bears `label`.
+    pub fn get(&self, metric: Metric, label: &str) -> Option<&Series> {
+        self.series.get(&(metric, label.to_owned()))
+    }
+
+    /// All series of a metric.
+    pub fn all(&self, metric: Metric) -> impl Iterator<Item = (&str, &Series)> {
+        self.series
+            .iter()
+            .filter(move |((known, _), _)| *known == metric)
+            .map(|((_, label), series)| (label.as_str(), series))
+    }
+
+    /// Takes a value; returns false when there is no room for a new series.
+    pub(crate) fn record(&mut self, metric: Metric, label: &str, value: f64, line: u64) -> bool {
+        if value.is_nan() {
+            return true;
+        }
+        let key = (metric, label.chars().take(128).collect::<String>());
+        if let Some(series) = self.series.get_mut(&key) {
+            series.last = (value, line);
+            series.min = series.min.min(value);
+            if value > series.max.0 {
+                series.max = (value, line);
+            }
+            series.samples += 1;
+            return true;
+        }
+        if self.series.len() >= MAX_SERIES {
+            return false;
+        }
+        let at = (value, line);
+        self.series.insert(key, Series { first: at, last: at, min: value, max: at, samples: 1 });
+        true
+    }
+}
+
+/// A value as a number of bytes: none for what is negative, infinite or no number.
+pub fn as_bytes(value: f64) -> Option<u64> {
+    // The cast saturates; 2^63 and more stand for "no limit" and keep being huge.
+    (value.is_finite() && value >= 0.0).then_some(value as u64)
+}
+
+/// Lower-case letters and digits only: what all spellings of a name have in common.
+pub(crate) fn squash(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// What a name means. `name` is the squashed metric name with the labels that name a metric; `label` looks up others.
+pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) -> Option<(Metric, String)> {
+    let buffer_pool = name.starts_with("javanio") || name.starts_with("jvmbuffer");
+    if buffer_pool {
+        let pool = ["pool", "id", "name", "jvm_buffer_pool_name", "jvm.buffer.pool.name"]
+            .iter()
+            .find_map(|key| label(key));
+        let pool = match pool {
+            Some(pool) => pool.trim().to_owned(),
+            None => ["direct", "mapped"]
+                .iter()
+                .find(|pool| name.contains(*pool))
+                .map(|pool| (*pool).to_owned())?,
+        };
+        let metric = if name.contains("capacity") || name.contains("memorylimit") {
+            Metric::BufferPoolCapacity
+        } else if name.contains("memoryused") || name.contains("usedbytes") {
+            Metric::BufferPoolUsed
+        } else if name.contains("count") || name.contains("buffers") {
+            Metric::BufferPoolCount
+        } else {
+            return None;
+        };
+        return Some((metric, pool));
+    }
+    let plain = |metric| Some((metric, String::new()));
+    for (word, metric) in [
+        ("memorypoolavgdepletedpercent", Metric::MemoryPoolAvgDepletedPercent),
+        ("memorypooldepletedtimetotal", Metric::MemoryPoolDepletedTimeTotal),
+        ("memorypoolavailable", Metric::MemoryPoolAvailable),
+        ("memorypoolused", Metric::MemoryPoolUsed),
+        ("remotelogreadertaskqueuesize", Metric::RemoteReaderQueueSize),
+        ("remotelogreaderavgidlepercent", Metric::RemoteReaderIdle),
+        ("networkprocessoravgidlepercent", Metric::NetworkProcessorIdle),
+        ("requesthandleravgidlepercent", Metric::RequestHandlerIdle),
+        ("remotecopylagbytes", Metric::RemoteCopyLagBytes),
+        ("requestqueuesize", Metric::RequestQueueSize),
+        ("responsequeuesize", Metric::ResponseQueueSize),
+    ] {
+        if let Some((_, tail)) = name.split_once(word) {
+            // A meter has a count and rates over longer times too; only the present counts.
+            if !matches!(tail, "" | "value" | "oneminuterate" | "total") {
+                return None;
+            }
+            let part = ["topic", "processor", "networkprocessor", "networkProcessor", "listener", "instance"]
+                .iter()
+                .filter_map(|key| label(key))
+                .collect::<Vec<_>>()
+                .join("/");
+            return Some((metric, part));
+        }
+    }
+    let heap_only = label("area").is_none_or(|area| area == "heap") && !name.contains("nonheap");
+    // Micrometer and others split the heap by pool; parts are no total.
+    let whole = label("id").is_none() && label("pool").is_none() && label("jvm_memory_pool_name").is_none();
+    match name {
+        "processresidentmemorybytes" => plain(Metric::ResidentMemory),
+        "jvmthreadscurrent"
+        | "jvmthreadslivethreads"
+        | "javalangthreadingthreadcount"
+        | "javalangtypethreadingthreadcount" => plain(Metric::Threads),
+        _ if name.ends_with("heapmemoryusageused") && heap_only => plain(Metric::HeapUsed),
+        _ if name.ends_with("heapmemoryusagemax") && heap_only => plain(Metric::HeapMax),
+        "jvmmemoryusedbytes" | "jvmmemorybytesused" if whole && label("area") == Some("heap") => {
+            plain(Metric::HeapUsed)
+        }
+        "jvmmemorymaxbytes" | "jvmmemorybytesmax" if whole && label("area") == Some("heap") => {
+            plain(Metric::HeapMax)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(name: &str, labels: &[(&str, &str)]) -> Option<(Metric, String)> {
+        classify(&squash(name), |key| labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value))
+    }
+
+    #[test]
+    fn every_spelling_of_the_direct_pool_is_one_metric() {
+        let direct = |metric| Some((metric, "direct".to_owned()));
+        for (name, labels, metric) in [
+            ("jvm_buffer_pool_used_bytes", &[("pool", "direct")][..], Metric::BufferPoolUsed),
+            ("jvm_buffer_pool_capacity_bytes", &[("pool", "direct")], Metric::BufferPoolCapacity),
+            ("jvm_buffer_pool_used_buffers", &[("pool", "direct")], Metric::BufferPoolCount),
+            ("java_nio_direct_memoryused", &[], Metric::BufferPoolUsed),
+            ("java_nio_direct_totalcapacity", &[], Metric::BufferPoolCapacity),
+            ("java_nio_direct_count", &[], Metric::BufferPoolCount),
+            ("java_nio_BufferPool_MemoryUsed", &[("name", "direct")], Metric::BufferPoolUsed),
+            ("jvm_buffer_memory_used_bytes", &[("id", "direct")], Metric::BufferPoolUsed),
+            ("jvm_buffer_total_capacity_bytes", &[("id", "direct")], Metric::BufferPoolCapacity),
+            ("jvm_buffer_count_buffers", &[("id", "direct")], Metric::BufferPoolCount),
+            ("jvm.buffer.memory.used", &[("jvm.buffer.pool.name", "direct")], Metric::BufferPoolUsed),
+            ("jvm_buffer_memory_used_bytes", &[("jvm_buffer_pool_name", "direct")], Metric::BufferPoolUsed),
+            ("java.nio:type=BufferPool,name=direct:MemoryUsed", &[], Metric::BufferPoolUsed),
+        ] {
+            assert_eq!(meaning(name, labels), direct(metric), "{name}");
+        }
+    }
+
+    #[test]
+    fn kafkas_figures_are_known_as_beans_and_as_exported() {
+        let available = Some((Metric::MemoryPoolAvailable, String::new()));
+        assert_eq!(meaning("kafka.network:type=SocketServer,name=MemoryPoolAvailable:Value", &[]), available);
+        assert_eq!(meaning("kafka_network_socketserver_memorypoolavailable", &[]), available);
+        assert_eq!(
+            meaning("kafka.server:type=socket-server-metrics:MemoryPoolAvgDepletedPercent", &[]).unwrap().0,
+            Metric::MemoryPoolAvgDepletedPercent
+        );
+        assert_eq!(
+            meaning("kafka_network_requestchannel_responsequeuesize", &[("processor", "1")]),
+            Some((Metric::ResponseQueueSize, "1".to_owned()))
+        );
+        let idle = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent:";
+        assert_eq!(meaning(&format!("{idle}OneMinuteRate"), &[]).unwrap().0, Metric::RequestHandlerIdle);
+        assert_eq!(meaning(&format!("{idle}Count"), &[]), None);
+    }
+
+    #[test]
+    fn parts_of_the_heap_are_not_taken_for_the_heap() {
+        assert_eq!(meaning("jvm_memory_max_bytes", &[("area", "heap")]).unwrap().0, Metric::HeapMax);
+        assert_eq!(meaning("jvm_memory_max_bytes", &[("area", "heap"), ("id", "G1 Old Gen")]), None);
+        assert_eq!(meaning("jvm_memory_max_bytes", &[("area", "nonheap")]), None);
+        assert_eq!(meaning("java_lang_Memory_HeapMemoryUsage_max", &[]).unwrap().0, Metric::HeapMax);
+        assert_eq!(meaning("java_lang_Memory_NonHeapMemoryUsage_max", &[]), None);
+    }
+
+    #[test]
+    fn a_series_keeps_its_ends_and_extremes() {
+        let mut metrics = Metrics::default();
+        for (line, value) in [(1, 5.0), (2, 9.0), (3, f64::NAN), (4, 2.0)] {
+            assert!(metrics.record(Metric::HeapUsed, "", value, line));
+        }
+        let series = metrics.get(Metric::HeapUsed, "").unwrap();
+        assert_eq!(
+            (series.first, series.last, series.min, series.max, series.samples),
+            ((5.0, 1), (2.0, 4), 2.0, (9.0, 2), 3)
+        );
+        assert_eq!(as_bytes(9.223_372_036_854_776E18), Some(1 << 63));
+        assert_eq!(as_bytes(-1.0), None);
+        assert_eq!(as_bytes(f64::INFINITY), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! One entry per parser of this crate. Each takes any bytes, must not panic, and checks what it can.
+
+use std::path::Path;
+
+use crate::evidence::{self, Evidence, MAX_PROBLEMS, Problem};
+
+/// Problems stay bounded, and nothing that is shown holds what a terminal would obey.
+fn check(problems: &[Problem]) {
+    assert!(problems.len() <= MAX_PROBLEMS + 1, "{} problems", problems.len());
+    for problem in problems {
+        assert!(!problem.text.contains('\u{1b}'), "{problem:?}");
+        assert!(problem.text.len() < 2000, "{problem:?}");
+    }
+}
+
+macro_rules! entries {
+    ($($(#[$doc:meta])* $name:ident: $parser:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(data: &[u8]) {
+            let (_, problems) = evidence::parse_text::<evidence::parsers::$parser>(data);
+            check(&problems);
+        }
+    )*};
+}
+
+entries! {
+    /// `VM.flags`.
+    fuzz_vm_flags: VmFlagsParser;
+    /// `VM.command_line`.
+    fuzz_vm_command_line: VmCommandLineParser;
+    /// `VM.system_properties`.
+    fuzz_system_properties: SystemPropertiesParser;
+    /// `VM.native_memory`.
+    fuzz_native_memory: NativeMemoryParser;
+    /// `GC.class_histogram`.
+    fuzz_class_histogram: ClassHistogramParser;
+    /// `GC.heap_info`.
+    fuzz_heap_info: HeapInfoParser;
+    /// `Thread.print`.
+    fuzz_thread_print: ThreadPrintParser;
+    /// Prometheus text.
+    fuzz_prometheus: PrometheusParser;
+    /// JMX text.
+    fuzz_jmx: JmxParser;
+    /// `server.properties`.
+    fuzz_server_properties: ServerPropertiesParser;
+    /// Logs of a broker.
+    fuzz_broker_log: BrokerLogParser;
+    /// GC logs.
+    fuzz_gc_log: GcLogParser;
+}
+
+/// A file of any kind: recognised and read, whatever it is.
+pub fn fuzz_evidence(data: &[u8]) {
+    let mut evidence = Evidence::default();
+    evidence.read(Path::new("fuzz"), data);
+    assert_eq!(evidence.files.len(), 1);
+    for file in &evidence.files {
+        check(&file.problems);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    type Entry = (&'static str, fn(&[u8]));
+
+    const ENTRIES: [Entry; 13] = [
+        ("vm_flags", fuzz_vm_flags),
+        ("vm_command_line", fuzz_vm_command_line),
+        ("system_properties", fuzz_system_properties),
+        ("native_memory", fuzz_native_memory),
+        ("class_histogram", fuzz_class_histogram),
+        ("heap_info", fuzz_heap_info),
+        ("thread_print", fuzz_thread_print),
+        ("prometheus", fuzz_prometheus),
+        ("jmx", fuzz_jmx),
+        ("server_properties", fuzz_server_properties),
+        ("broker_log", fuzz_broker_log),
+        ("gc_log", fuzz_gc_log),
+        ("evidence", fuzz_evidence),
+    ];
+
+    /// xorshift64*: enough for mutations, and a seed plays them again.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+        }
+    }
+
+    /// Cut, overwrite, repeat, splice: what damages a text.
+    fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len() + 1);
+            match random.below(7) {
+                0 => bytes.truncate(at),
+                1 => {
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte = random.below(256) as u8;
+                    }
+                }
+                2 => {
+                    let digit = b"0123456789-+=:{}[]()\"\\\n\t "[random.below(25)];
+                    bytes.insert(at, digit);
+                }
+                3 => {
+                    let end = (at + random.below(40)).min(bytes.len());
+                    let piece: Vec<u8> = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                4 => {
+                    let start = random.below(other.len());
+                    let end = (start + random.below(80)).min(other.len());
+                    bytes.splice(at..at, other[start..end].iter().copied());
+                }
+                5 => {
+                    bytes.splice(at..at, *b"99999999999999999999");
+                }
+                _ => {
+                    let end = (at + random.below(20)).min(bytes.len());
+                    bytes.drain(at..end);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_parser_panic() {
+        let seed = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1
+        });
+        println!("seed {seed}: WEIR_SEED plays it again");
+        let mut random = Random(seed);
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+        for (name, entry) in ENTRIES {
+            let mut inputs: Vec<Vec<u8>> = Vec::new();
+            let mut files: Vec<_> = fs::read_dir(corpus.join(name))
+                .unwrap_or_else(|error| panic!("the corpus of {name}: {error}"))
+                .map(|file| file.unwrap().path())
+                .collect();
+            files.sort();
+            for file in files {
+                inputs.push(fs::read(file).unwrap());
+            }
+            assert!(!inputs.is_empty(), "{name} has no corpus");
+            for input in &inputs {
+                entry(input);
+            }
+            for _ in 0..1500 {
+                let mut bytes = inputs[random.below(inputs.len())].clone();
+                let other = inputs[random.below(inputs.len())].clone();
+                mutate(&mut bytes, &other, &mut random);
+                entry(&bytes);
+            }
+        }
+    }
+}
