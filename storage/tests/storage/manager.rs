@@ -591,3 +591,44 @@ fn a_missing_directory_is_not_made_and_its_logs_do_not_begin_anew_elsewhere() {
     manager.load(&claim, NOW, &|_, _| {}).unwrap();
     assert_eq!(manager.get(&name("t", 1)).unwrap().log_end_offset().get(), 1);
 }
+
+#[test]
+fn a_stop_of_logs_that_nobody_touched_writes_nothing_of_theirs() {
+    use weir_storage::disk::{Attempt, FaultHook, Verdict};
+
+    #[derive(Default)]
+    struct Writes(std::sync::Mutex<Vec<String>>);
+    impl FaultHook for Writes {
+        fn before(&self, attempt: &Attempt<'_>) -> Verdict {
+            let path = attempt.path.display().to_string();
+            if attempt.op.is_mutation() && path.contains("/t-") {
+                self.0.lock().unwrap().push(format!("{:?} {path}", attempt.op));
+            }
+            Verdict::Proceed
+        }
+    }
+
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 1);
+    for index in 0..4 {
+        let log = create(&manager, &name("t", index));
+        log.begin_leader_epoch(3).unwrap();
+        if index > 1 {
+            Batch::new(1, 10, NOW).append(&log).unwrap();
+        }
+    }
+    manager.close(1, NOW).unwrap();
+    drop(manager);
+    for _ in 0..2 {
+        let writes = Arc::new(Writes::default());
+        let manager =
+            LogManager::lock(&Disk::with_hook(writes.clone()), &paths(root.path(), 1), &config()).unwrap();
+        let claim = |_: &TopicPartition| Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) };
+        assert_eq!(manager.load(&claim, NOW, &|_, _| {}).unwrap().opened, 4);
+        for log in manager.logs() {
+            log.begin_leader_epoch(3).unwrap();
+        }
+        manager.close(1, NOW).unwrap();
+        assert_eq!(*writes.0.lock().unwrap(), Vec::<String>::new());
+    }
+}
