@@ -439,19 +439,13 @@ impl Descriptors {
         let reserved = RESERVED_DESCRIPTORS.min(limit / 4);
         let files = limit.saturating_sub(reserved + max_connections).max(limit / 4).clamp(MIN_FILES, 4096);
         let connections = max_connections.min(limit - reserved - files);
-        if connections < max_connections && set {
+        if connections < max_connections {
             tracing::warn!(
                 connections,
-                max_connections,
+                wanted = max_connections,
                 limit,
-                "the limit on descriptors (ulimit -n) allows fewer connections than max.connections"
-            );
-        } else if connections < max_connections {
-            tracing::info!(
-                connections,
-                planned = max_connections,
-                limit,
-                "the limit on descriptors (ulimit -n) allows fewer connections than the memory plan"
+                "the limit on descriptors (ulimit -n) allows fewer connections than {}",
+                if set { "max.connections" } else { "the memory plan" }
             );
         }
         Ok(Self { files, connections })

@@ -36,6 +36,11 @@ fn directives(text: &str) -> Result<String, String> {
 }
 
 impl LogOptions {
+    /// Whether programs read the log.
+    pub(crate) fn is_json(&self) -> bool {
+        self.log_format == LogFormat::Json
+    }
+
     /// Starts the log of this process.
     pub(crate) fn start(&self) -> Result<(), String> {
         let filter = EnvFilter::builder()

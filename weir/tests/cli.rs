@@ -161,6 +161,19 @@ fn a_start_that_cannot_work_is_refused_with_the_place_to_look_at() {
 }
 
 #[test]
+fn a_log_for_programs_holds_the_reason_of_a_failed_start() {
+    for wrong in ["num.partitions=0", "max.partitions=2147483647"] {
+        let output = weir(&["server", "--log-format", "json", "--override", wrong]);
+        let reason = reason(&output);
+        let text = stderr(&output);
+        let last = text.lines().rfind(|line| line.starts_with('{')).unwrap();
+        let line: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(line["level"], "ERROR");
+        assert_eq!(reason, format!("weir: {}", line["message"].as_str().unwrap()));
+    }
+}
+
+#[test]
 fn what_is_no_file_of_a_log_directory_is_no_success() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();

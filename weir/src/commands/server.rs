@@ -63,12 +63,21 @@ pub(crate) struct Arguments {
 
 /// Runs the server until it is told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    arguments.log.start()?;
+    serve(arguments).inspect_err(|reason| {
+        // Who reads the log by a program learns of the end there too.
+        if arguments.log.is_json() {
+            tracing::error!("{reason}");
+        }
+    })
+}
+
+fn serve(arguments: &Arguments) -> Result<(), String> {
     if arguments.end_with_parent {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
             .map_err(|error| format!("cannot follow the parent process: {error}"))?;
     }
     let loaded = arguments.properties.load()?;
-    arguments.log.start()?;
     for note in &loaded.notes {
         match note.level {
             NoteLevel::Info => tracing::info!(property = note.property, "{}", note.text),
