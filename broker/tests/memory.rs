@@ -341,6 +341,39 @@ fn commands(server: &Running) {
     attack(server, "DeleteRecords", 50, &bytes_of(&request, 2));
 }
 
+/// Small requests whose answers say much for each partition.
+fn errors_that_repeat_a_name(server: &Running) {
+    let name = "!".repeat(20_000);
+    let indexes = || 0..2000;
+    let topic = DescribeProducersRequestTopicRequest {
+        name: name.clone(),
+        partition_indexes: indexes().collect(),
+        ..Default::default()
+    };
+    let request = DescribeProducersRequest { topics: vec![topic], ..Default::default() };
+    attack(server, "DescribeProducers of a bad name", 20, &bytes_of(&request, 0));
+    let topic = ElectLeadersRequestTopicPartitions {
+        topic: name.clone(),
+        partitions: indexes().collect(),
+        ..Default::default()
+    };
+    let request = ElectLeadersRequest { topic_partitions: Some(vec![topic]), ..Default::default() };
+    attack(server, "ElectLeaders of a long name", 20, &bytes_of(&request, 2));
+    let partition = |partition_index| ReassignablePartition { partition_index, ..Default::default() };
+    let topic =
+        ReassignableTopic { name, partitions: indexes().map(partition).collect(), ..Default::default() };
+    let request = AlterPartitionReassignmentsRequest { topics: vec![topic], ..Default::default() };
+    attack(server, "AlterPartitionReassignments of a long name", 20, &bytes_of(&request, 0));
+    let topic = OffsetFetchRequestTopics { name: "t".to_string(), ..Default::default() };
+    let group = OffsetFetchRequestGroup {
+        group_id: "all".to_string(),
+        topics: Some(vec![topic; 30_000]),
+        ..Default::default()
+    };
+    let request = OffsetFetchRequest { groups: vec![group], ..Default::default() };
+    attack(server, "OffsetFetch of very many topics", 20, &bytes_of(&request, 9));
+}
+
 fn groups(server: &Running) {
     let protocol = JoinGroupRequestProtocol {
         name: "range".to_string(),
@@ -431,5 +464,6 @@ fn what_no_lease_covers_stays_within_the_fixed_terms_of_the_plan() {
     fetches(&server);
     produces(&server);
     commands(&server);
+    errors_that_repeat_a_name(&server);
     groups(&server);
 }

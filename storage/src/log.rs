@@ -433,7 +433,12 @@ impl Log {
 
     /// The producers that the log remembers, as DescribeProducers shows them.
     pub fn active_producers(&self) -> Vec<ActiveProducer> {
-        self.writer.lock().producers.active_producers()
+        self.active_producers_at_most(usize::MAX)
+    }
+
+    /// [`Self::active_producers`], no more than `most` of them: there may be more since they were counted.
+    pub fn active_producers_at_most(&self, most: usize) -> Vec<ActiveProducer> {
+        self.writer.lock().producers.active_producers(most)
     }
 
     /// How many producer ids the log remembers.

@@ -418,10 +418,11 @@ impl ProducerState {
     }
 
     /// The lines of DescribeProducers, by producer id.
-    pub(crate) fn active_producers(&self) -> Vec<ActiveProducer> {
+    pub(crate) fn active_producers(&self, most: usize) -> Vec<ActiveProducer> {
         let mut active: Vec<ActiveProducer> = self
             .producers
             .iter()
+            .take(most)
             .map(|(producer_id, entry)| ActiveProducer {
                 producer_id: *producer_id,
                 producer_epoch: entry.producer_epoch,

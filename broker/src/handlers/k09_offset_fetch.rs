@@ -34,6 +34,10 @@ const NO_OFFSET: i64 = -1;
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(OffsetFetchRequest::decode)?;
     let version = request.version;
+    // One group after the other.
+    let groups = asked.groups.iter().filter_map(|group| group.topics.as_ref().map(Vec::len));
+    let most = groups.chain(asked.topics.as_ref().map(Vec::len)).max().unwrap_or(0);
+    request.lease_more(most.saturating_mul(size_of::<AskedTopic<'_>>())).await?;
     let broker = Arc::clone(&request.broker);
     let image = broker.image();
     let body = Body { broker: &broker, image: &image, version };

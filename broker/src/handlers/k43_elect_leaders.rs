@@ -12,7 +12,7 @@ use crate::request::{Reply, Request};
 const TOPIC_BYTES: usize = size_of::<ReplicaElectionResult>() + 64;
 
 /// A partition of a request: as a record and as a result.
-const PARTITION_BYTES: usize = 768;
+const PARTITION_BYTES: usize = 1024;
 
 /// Answers once the leaders are in office.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {

@@ -9,7 +9,7 @@ use crate::errors::controller_code;
 use crate::request::{Reply, Request};
 
 /// A partition of a request: as a record and as a result with its message.
-const PARTITION_BYTES: usize = 768;
+const PARTITION_BYTES: usize = 1024;
 
 /// Answers once the replicas are those asked for.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {

@@ -6,6 +6,7 @@ use weir_protocol::messages::*;
 use weir_protocol::wire::Uuid;
 
 use super::batch::Batch;
+use super::topic_name::shown;
 use super::{ApiError, Controller, ControllerResult};
 use crate::image::{NO_LEADER, Partition, TopicImage};
 use crate::record_frame::MetadataRecord;
@@ -152,7 +153,8 @@ impl Controller<'_> {
     ) -> Result<MetadataRecord, ApiError> {
         let unknown = |message: String| ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message);
         let topics = self.image.topics();
-        let topic = topics.by_name(name).ok_or_else(|| unknown(format!("No such topic as {name}")))?;
+        let topic =
+            topics.by_name(name).ok_or_else(|| unknown(format!("No such topic as {}", shown(name))))?;
         let partition = topic
             .partition(partition_id)
             .ok_or_else(|| unknown(format!("No such partition as {name}-{partition_id}")))?;
@@ -239,8 +241,9 @@ impl Controller<'_> {
     ) -> Result<Option<MetadataRecord>, ApiError> {
         let unknown = |message: String| ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message);
         let topics = self.image.topics();
-        let topic =
-            topics.by_name(name).ok_or_else(|| unknown(format!("Unable to find a topic named {name}.")))?;
+        let topic = topics
+            .by_name(name)
+            .ok_or_else(|| unknown(format!("Unable to find a topic named {}.", shown(name))))?;
         let index = target.partition_index;
         let partition = topic
             .partition(index)

@@ -6,6 +6,14 @@ use weir_protocol::messages::ErrorCode;
 /// Longest name: with `-` and a partition number it still is a file name.
 const MAX_NAME_LENGTH: usize = 249;
 
+/// Most bytes of a client's name that an error repeats where each of many partitions has the error.
+const SHOWN_BYTES: usize = 300;
+
+/// A name for the text of an error: whole where a topic may have it.
+pub(super) fn shown(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(SHOWN_BYTES)).unwrap_or(name)
+}
+
 /// The topic of the metadata log.
 pub(super) const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
