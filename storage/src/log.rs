@@ -278,6 +278,8 @@ pub struct Log {
     pub(crate) flush_due: AtomicBool,
     /// Names in the directory are not synced.
     pub(crate) dir_unsynced: AtomicBool,
+    /// The directory's own name is not synced.
+    pub(crate) parent_unsynced: AtomicBool,
     /// Held while files of segments are removed without the writer's lock.
     pub(crate) removing: Mutex<()>,
     /// Closed or abandoned; set under the lock of `removing`.

@@ -1,10 +1,12 @@
 //! Makes a log durable: flush with group commit, the repair after a failed sync, the clean stop.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::disk::Disk;
 use crate::error::{IoContext, StorageError};
 use crate::file_handles::Access;
 use crate::log::{Log, Writer, count};
@@ -16,6 +18,18 @@ use crate::transaction_index::TXN_INDEX_SUFFIX;
 /// A flush takes a snapshot of the producers when more than this was appended since the last one, so that a recovery
 /// need not go back to the beginning of the segment for them.
 const SNAPSHOT_DISTANCE_BYTES: u64 = 16 << 20;
+
+/// Syncs the names in `dir` if they are not. One that fails is still to be done: what its files hold is lost without.
+fn sync_names(disk: &Disk, dir: &Path, are_unsynced: &AtomicBool) -> Result<(), StorageError> {
+    if !are_unsynced.swap(false, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let synced = disk.sync_dir(dir).context("sync", dir);
+    if synced.is_err() {
+        are_unsynced.store(true, Ordering::Relaxed);
+    }
+    synced
+}
 
 impl Log {
     /// Makes everything that is in the log durable.
@@ -128,10 +142,8 @@ impl Log {
                 }
             }
         }
-        if self.dir_unsynced.swap(false, Ordering::Relaxed) {
-            disk.sync_dir(&self.dir).context("sync", &self.dir)?;
-        }
-        Ok(())
+        sync_names(disk, &self.dir, &self.dir_unsynced)?;
+        sync_names(disk, self.log_dir.path(), &self.parent_unsynced)
     }
 
     /// Notes that everything below `offset` is on the disk.

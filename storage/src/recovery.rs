@@ -96,6 +96,7 @@ impl Log {
             // each time.
             flush_due: AtomicBool::new(loaded.recovery_point < loaded.log_end),
             dir_unsynced: AtomicBool::new(loaded.touched),
+            parent_unsynced: AtomicBool::new(loaded.is_new),
             removing: Mutex::default(),
             out_of_service: AtomicBool::new(false),
             is_read_only: AtomicBool::new(false),
@@ -114,6 +115,7 @@ struct Loaded {
     log_end: i64,
     recovery_point: i64,
     touched: bool,
+    is_new: bool,
     may_have_aborted: bool,
 }
 
@@ -274,6 +276,7 @@ impl<'a> Loader<'a> {
             log_end,
             recovery_point: if clean { log_end } else { recovery_point.min(log_end) },
             touched,
+            is_new,
             may_have_aborted: files.has_transactions || found_aborted,
         })
     }

@@ -185,3 +185,50 @@ fn a_reader_of_a_batch_whose_append_has_not_ended_is_never_told_that_it_is_out_o
     });
     assert!(matches!(read(1000), Err(StorageError::OffsetOutOfRange { .. })));
 }
+
+/// Notes which directories are synced, and refuses to while told so.
+#[derive(Default)]
+struct Syncs {
+    done: Mutex<Vec<std::path::PathBuf>>,
+    refuses: std::sync::atomic::AtomicBool,
+}
+
+impl FaultHook for Syncs {
+    fn before(&self, attempt: &Attempt<'_>) -> Verdict {
+        if attempt.op != Op::SyncDir {
+            return Verdict::Proceed;
+        }
+        if self.refuses.load(Ordering::Relaxed) {
+            return Verdict::Fail(weir_storage::faults::EIO);
+        }
+        self.done.lock().unwrap().push(attempt.path.to_path_buf());
+        Verdict::Proceed
+    }
+}
+
+#[test]
+fn what_is_flushed_has_a_name_on_the_disk_also_when_the_first_try_failed() {
+    let root = tempfile::tempdir().unwrap();
+    let syncs = Arc::new(Syncs::default());
+    let disk = Disk::with_hook(Arc::clone(&syncs) as Arc<dyn FaultHook>);
+    let config = LogManagerConfig { recovery_threads: 1, ..LogManagerConfig::default() };
+    let manager = LogManager::lock(&disk, &[root.path().to_path_buf()], &config).unwrap();
+    manager.load(&|_: &TopicPartition| Claim::Ignore, NOW, &|_, _| {}).unwrap();
+    let log = create(&manager, Uuid([1; 16]));
+    let flush = || {
+        syncs.done.lock().unwrap().clear();
+        let flushed = log.flush(NOW);
+        flushed.map(|_| syncs.done.lock().unwrap().clone())
+    };
+    Batch::new(1, 200, NOW).append(&log).unwrap();
+    syncs.refuses.store(true, Ordering::Relaxed);
+    flush().unwrap_err();
+    assert_eq!(log.recovery_point().get(), 0);
+    syncs.refuses.store(false, Ordering::Relaxed);
+    let (dir, parent) = (root.path().join("t-0"), root.path().to_path_buf());
+    assert_eq!(flush().unwrap(), [dir.clone(), parent]);
+    Batch::new(1, 200, NOW + 2000).append_at(&log, NOW + 2000, 0).unwrap();
+    assert!(flush().unwrap().is_empty(), "nothing has a new name");
+    log.roll(NOW + 2000).unwrap();
+    assert_eq!(flush().unwrap(), [dir]);
+}
