@@ -44,6 +44,8 @@ struct Cursor {
     expected: i64,
     next_slot: u32,
     last_entry: u64,
+    /// The offset that the last entry named.
+    entry_offset: Option<i64>,
     /// An entry named this offset and a batch before the one that ends with it.
     pending_offset: Option<i64>,
     largest_timestamp: i64,
@@ -324,7 +326,10 @@ fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor:
         Ok(Some(bytes)) => {
             let entry = OffsetPosition::decode(&bytes, segment.base_offset);
             let position = u64::from(entry.position);
-            if position == batch.position && entry.offset >= last && cursor.pending_offset.is_none() {
+            let grows = cursor.entry_offset.is_none_or(|before| before < entry.offset);
+            if position == batch.position && entry.offset >= last && grows && cursor.pending_offset.is_none()
+            {
+                cursor.entry_offset = Some(entry.offset);
                 cursor.pending_offset = Some(entry.offset).filter(|offset| *offset > last);
                 cursor.next_slot += 1;
                 cursor.last_entry = position;

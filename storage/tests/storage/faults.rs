@@ -226,6 +226,12 @@ fn sealed(home: &Home) -> Vec<(i64, u64)> {
     segments
 }
 
+/// Offsets, from the segment's on, and positions of an offset index.
+fn entries(bytes: &[u8]) -> Vec<(u32, u32)> {
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    bytes.chunks_exact(8).map(|entry| (number(&entry[..4]), number(&entry[4..]))).collect()
+}
+
 #[test]
 fn a_garbled_index_of_a_flushed_segment_hides_no_record() {
     let mut random = Random::from_environment();
@@ -236,12 +242,14 @@ fn a_garbled_index_of_a_flushed_segment_hides_no_record() {
         let path = home.file(segments[round % 3].0, suffix);
         let good = std::fs::read(&path).unwrap();
         let mut bytes = good.clone();
-        match random.below(6) {
+        match random.below(7) {
             0 => random_bytes(&mut random, &mut bytes),
             1 => bytes.fill(0),
             2 => bytes.truncate(random.below(bytes.len() as u64) as usize),
             3 => bytes.clear(),
             4 => bytes.chunks_mut(if suffix == ".index" { 8 } else { 12 }).for_each(<[u8]>::reverse),
+            // The offset of the fifth entry becomes that of the sixth.
+            5 => bytes[if suffix == ".index" { 35 } else { 59 }] += 1,
             _ => {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << random.below(8);
@@ -267,7 +275,9 @@ fn a_garbled_index_of_a_flushed_segment_hides_no_record() {
             let found = std::fs::read(&path).unwrap();
             assert!(
                 good.starts_with(&found) && found.len().is_multiple_of(8),
-                "the scrub leaves a damaged index behind"
+                "the scrub leaves a damaged index behind: {:?} instead of {:?}",
+                entries(&found),
+                entries(&good)
             );
         }
     }
