@@ -5,6 +5,7 @@
 mod error;
 pub mod evidence;
 pub mod fuzz;
+pub mod heap;
 pub mod hprof;
 
 pub use error::DoctorError;

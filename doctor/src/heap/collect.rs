@@ -1,0 +1,247 @@
+//! The first pass over the objects: keeps those that the account asks for, as bytes, and sums up every chunk.
+//!
+//! Invariant: what is kept grows with the objects of interest, not with the dump, and is bounded by a limit.
+
+use crate::hprof::{ClassDump, FieldType, Place, Reading, Root, Visitor, number};
+
+use super::chunks::Chunks;
+use super::classes::{Classes, Kind};
+use super::ids::{IdMap, IdSet};
+use super::pass::PartVisitor;
+
+/// Threads that are joined with their stacks.
+const MAX_THREAD_ROOTS: usize = 1 << 18;
+
+/// An object that was kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) id: u64,
+    pub(crate) at: u64,
+    /// Index of its class.
+    pub(crate) class: usize,
+    pub(crate) kind: Kind,
+    arena: usize,
+    from: usize,
+    to: usize,
+}
+
+/// See the module.
+pub(crate) struct Collector<'a> {
+    classes: &'a Classes,
+    counters: &'a IdSet,
+    id_bytes: usize,
+    limit_bytes: usize,
+    objects: Vec<Object>,
+    arena: Vec<u8>,
+    pub(crate) chunks: Chunks,
+    pub(crate) thread_roots: Vec<(u64, u32, u32)>,
+    pub(crate) virtual_threads: u64,
+    pub(crate) object_count: u64,
+    pub(crate) roots: u64,
+    /// A class was seen that the classes' walk had not found.
+    pub(crate) late_classes: bool,
+    pub(crate) symbols_end: u64,
+    /// The limit was reached.
+    pub(crate) overflow: bool,
+    keep_elements: bool,
+    place: Place,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(
+        classes: &'a Classes,
+        counters: &'a IdSet,
+        id_bytes: usize,
+        chunk_bytes: u64,
+        limit_bytes: usize,
+    ) -> Self {
+        Self {
+            classes,
+            counters,
+            id_bytes,
+            limit_bytes,
+            objects: Vec::new(),
+            arena: Vec::new(),
+            chunks: Chunks::new(chunk_bytes),
+            thread_roots: Vec::new(),
+            virtual_threads: 0,
+            object_count: 0,
+            roots: 0,
+            late_classes: false,
+            symbols_end: 0,
+            overflow: false,
+            keep_elements: false,
+            place: Place { at: 0, record_end: 0 },
+        }
+    }
+
+    fn keep(&mut self, at: u64, id: u64, class: usize, kind: Kind, bytes: &[u8]) -> bool {
+        if self.objects.len() * size_of::<Object>() + self.arena.len() + bytes.len() > self.limit_bytes {
+            self.overflow = true;
+            return false;
+        }
+        let from = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        self.objects.push(Object { id, at, class, kind, arena: 0, from, to: self.arena.len() });
+        true
+    }
+}
+
+impl Visitor for Collector<'_> {
+    fn utf8(&mut self, _id: u64, _bytes: &[u8]) {
+        self.symbols_end = self.place.at;
+    }
+
+    fn load_class(&mut self, _serial: u32, class: u64, _name: u64) {
+        // Classes that are loaded and not dumped are none of ours.
+        let _ = class;
+    }
+
+    fn frame(&mut self, _frame: u64, _method: u64, _class_serial: u32) {
+        self.symbols_end = self.place.at;
+    }
+
+    fn root(&mut self, _at: u64, id: u64, root: Root) {
+        self.roots += 1;
+        self.chunks.points_at(id);
+        if let Root::Thread { thread, trace } = root
+            && self.thread_roots.len() < MAX_THREAD_ROOTS
+        {
+            self.thread_roots.push((id, thread, trace));
+        }
+    }
+
+    fn class(&mut self, _at: u64, class: ClassDump<'_>) {
+        self.late_classes |= self.classes.index(class.id).is_none() && !self.classes.overflow;
+        for (_, kind, value) in class.statics() {
+            if kind == FieldType::Object && value != 0 {
+                self.chunks.points_at(value);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn instance(&mut self, at: u64, id: u64, class: u64, fields: &[u8]) {
+        self.object_count += 1;
+        self.chunks.object(id);
+        let classes = self.classes;
+        let Some((index, layout)) = classes.layout(class) else { return };
+        for offset in classes.references(layout) {
+            let offset = *offset as usize;
+            let id = if self.id_bytes == 8 {
+                fields
+                    .get(offset..)
+                    .and_then(|rest| rest.first_chunk::<8>())
+                    .map_or(0, |id| u64::from_be_bytes(*id))
+            } else {
+                number(fields.get(offset..offset + 4).unwrap_or_default())
+            };
+            if id != 0 {
+                self.chunks.points_at(id);
+            }
+        }
+        match layout.kind {
+            Kind::Other | Kind::String | Kind::File | Kind::Path => {}
+            Kind::VirtualThread => self.virtual_threads += 1,
+            Kind::Counter if !self.counters.contains(id) => {}
+            kind => {
+                self.keep(at, id, index, kind, fields);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn object_array(&mut self, at: u64, id: u64, class: u64, _count: u32) -> Reading {
+        self.object_count += 1;
+        self.chunks.object(id);
+        self.keep_elements = false;
+        if let Some((index, layout)) = self.classes.layout(class)
+            && matches!(layout.kind, Kind::ThreadLocalTable | Kind::BufferArray)
+        {
+            self.keep_elements = self.keep(at, id, index, layout.kind, &[]);
+        }
+        Reading::Show
+    }
+
+    fn elements(&mut self, _first: u64, ids: &[u8]) {
+        for bytes in ids.chunks_exact(self.id_bytes) {
+            let id = number(bytes);
+            if id == 0 {
+                continue;
+            }
+            self.chunks.points_at(id);
+            if self.keep_elements {
+                if self.arena.len() >= self.limit_bytes {
+                    (self.overflow, self.keep_elements) = (true, false);
+                    continue;
+                }
+                self.arena.extend_from_slice(&id.to_be_bytes());
+                if let Some(last) = self.objects.last_mut() {
+                    last.to = self.arena.len();
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn primitive_array(&mut self, _at: u64, id: u64, _kind: FieldType, _count: u32) -> Reading {
+        self.object_count += 1;
+        self.chunks.object(id);
+        Reading::Skip
+    }
+
+    fn boundary(&mut self, place: Place) {
+        self.place = place;
+        self.chunks.boundary(place, false);
+    }
+}
+
+impl PartVisitor for Collector<'_> {
+    fn part_ends(&mut self, place: Place) {
+        self.chunks.boundary(place, true);
+    }
+}
+
+/// What was kept, of all threads of the pass, in the order of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    list: Vec<Object>,
+    arenas: Vec<Vec<u8>>,
+    by_id: IdMap,
+}
+
+impl Objects {
+    /// Takes over what one visitor kept.
+    pub(crate) fn take(&mut self, collector: &mut Collector<'_>) {
+        let arena = self.arenas.len();
+        self.arenas.push(std::mem::take(&mut collector.arena));
+        let objects = std::mem::take(&mut collector.objects);
+        self.list.extend(objects.into_iter().map(|object| Object { arena, ..object }));
+    }
+
+    /// To be called when all were taken over.
+    pub(crate) fn index(&mut self) {
+        self.list.sort_by_key(|object| object.at);
+        for (index, object) in self.list.iter().enumerate() {
+            self.by_id.insert(object.id, index as u32);
+        }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<&Object> {
+        self.by_id.get(id).and_then(|index| self.list.get(index as usize))
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.list.iter().filter(move |object| object.kind == kind)
+    }
+
+    /// The object's fields; of an array, its elements that are not null, 8 bytes each.
+    pub(crate) fn bytes(&self, object: &Object) -> &[u8] {
+        self.arenas.get(object.arena).and_then(|arena| arena.get(object.from..object.to)).unwrap_or_default()
+    }
+
+    /// Elements of an array that are not null.
+    pub(crate) fn elements(&self, object: &Object) -> impl Iterator<Item = u64> {
+        self.bytes(object).chunks_exact(8).map(number)
+    }
+}

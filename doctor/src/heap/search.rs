@@ -1,0 +1,230 @@
+//! A later pass: who refers to the objects that are looked for, and the texts that are asked for by id.
+
+use std::collections::HashMap;
+
+use crate::hprof::{ClassDump, FieldType, Reading, Root, Visitor, number};
+
+use super::classes::{Classes, Kind, Layout};
+use super::ids::IdSet;
+use super::pass::PartVisitor;
+
+/// Referrers that are kept of an object; more are counted.
+pub(crate) const MAX_REFERRERS: usize = 16;
+/// Referrers in all that one pass keeps.
+const MAX_HITS: usize = 1 << 18;
+/// Longer texts are cut.
+const MAX_TEXT: usize = 16 << 10;
+/// Texts in all that one pass keeps.
+const MAX_TEXTS_BYTES: usize = 16 << 20;
+/// Fields of a holder that are kept to find the name of a mapped file.
+const MAX_FIELDS: usize = 2 << 10;
+
+/// How an object is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum By {
+    /// By a field of an object: its id, index of its class, offset of the field.
+    Field(u64, usize, u32),
+    /// By an element of an array: its id, id of its class, index.
+    Element(u64, u64, u64),
+    /// By a static field: id of the class, symbol of the name.
+    Static(u64, u64),
+    /// By the JVM.
+    Root(Root),
+}
+
+/// A referrer: where it stands in the dump, and how it refers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Referrer {
+    pub(crate) at: u64,
+    pub(crate) by: By,
+}
+
+/// Who refers to one object.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Referrers {
+    pub(crate) list: Vec<Referrer>,
+    /// All of them, those not kept included.
+    pub(crate) count: u64,
+}
+
+impl Referrers {
+    /// The first of both, in the order of the file.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.list.extend(other.list);
+        self.list.sort();
+        self.list.truncate(MAX_REFERRERS);
+        self.count += other.count;
+    }
+}
+
+/// An object that was asked for by its id.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// Index of its class, its fields.
+    Object(usize, Vec<u8>),
+    /// An array of bytes or chars.
+    Array(FieldType, Vec<u8>),
+}
+
+/// What a pass looks for.
+#[derive(Debug)]
+pub(crate) struct Query {
+    /// Texts, by id of their parts.
+    pub(crate) texts: IdSet,
+    /// Objects whose referrers are asked for.
+    pub(crate) targets: IdSet,
+    /// Targets of whose referrers the fields are kept.
+    pub(crate) with_fields: IdSet,
+}
+
+/// See the module.
+pub(crate) struct Search<'a> {
+    classes: &'a Classes,
+    query: &'a Query,
+    id_bytes: usize,
+    pub(crate) referrers: HashMap<u64, Referrers>,
+    pub(crate) holders: HashMap<u64, (usize, Vec<u8>)>,
+    pub(crate) found: HashMap<u64, Found>,
+    hits: usize,
+    text_bytes: usize,
+    pub(crate) overflow: bool,
+    array: (u64, u64, u64),
+    text: Option<(u64, FieldType)>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(classes: &'a Classes, query: &'a Query, id_bytes: usize) -> Self {
+        Self {
+            classes,
+            query,
+            id_bytes,
+            referrers: HashMap::new(),
+            holders: HashMap::new(),
+            found: HashMap::new(),
+            hits: 0,
+            text_bytes: 0,
+            overflow: false,
+            array: (0, 0, 0),
+            text: None,
+        }
+    }
+
+    #[cold]
+    fn hit(&mut self, at: u64, target: u64, by: By) {
+        let referrers = self.referrers.entry(target).or_default();
+        referrers.count += 1;
+        if referrers.list.len() >= MAX_REFERRERS {
+            return;
+        }
+        if self.hits >= MAX_HITS {
+            self.overflow = true;
+            return;
+        }
+        self.hits += 1;
+        referrers.list.push(Referrer { at, by });
+    }
+
+    #[cold]
+    fn look_at(&mut self, at: u64, id: u64, index: usize, layout: Layout, fields: &[u8]) {
+        for offset in self.classes.references(layout) {
+            let from = *offset as usize;
+            let target = number(fields.get(from..from + self.id_bytes).unwrap_or_default());
+            if target != id && self.query.targets.contains(target) {
+                self.hit(at, target, By::Field(id, index, *offset));
+                if self.query.with_fields.contains(target) && self.holders.len() < MAX_HITS {
+                    let kept = fields.get(..fields.len().min(MAX_FIELDS)).unwrap_or_default();
+                    self.holders.entry(id).or_insert_with(|| (index, kept.to_vec()));
+                }
+            }
+        }
+    }
+
+    fn room(&mut self, bytes: usize) -> bool {
+        self.text_bytes += bytes + 64;
+        self.overflow |= self.text_bytes > MAX_TEXTS_BYTES;
+        self.text_bytes <= MAX_TEXTS_BYTES
+    }
+}
+
+impl Visitor for Search<'_> {
+    fn root(&mut self, at: u64, id: u64, root: Root) {
+        if self.query.targets.contains(id) {
+            self.hit(at, id, By::Root(root));
+        }
+    }
+
+    fn class(&mut self, at: u64, class: ClassDump<'_>) {
+        for (name, kind, value) in class.statics() {
+            if kind == FieldType::Object && self.query.targets.contains(value) {
+                self.hit(at, value, By::Static(class.id, name));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn instance(&mut self, at: u64, id: u64, class: u64, fields: &[u8]) {
+        let classes = self.classes;
+        let Some((index, layout)) = classes.layout(class) else { return };
+        let mut any = false;
+        for offset in classes.references(layout) {
+            let offset = *offset as usize;
+            let target = if self.id_bytes == 8 {
+                fields
+                    .get(offset..)
+                    .and_then(|rest| rest.first_chunk::<8>())
+                    .map_or(0, |id| u64::from_be_bytes(*id))
+            } else {
+                number(fields.get(offset..offset + 4).unwrap_or_default())
+            };
+            any |= self.query.targets.contains(target);
+        }
+        if any {
+            self.look_at(at, id, index, layout, fields);
+        }
+        if matches!(layout.kind, Kind::String | Kind::File | Kind::Path)
+            && self.query.texts.contains(id)
+            && self.room(fields.len())
+        {
+            self.found.insert(id, Found::Object(index, fields.to_vec()));
+        }
+    }
+
+    fn object_array(&mut self, at: u64, id: u64, class: u64, _count: u32) -> Reading {
+        self.array = (at, id, class);
+        Reading::Show
+    }
+
+    fn elements(&mut self, first: u64, ids: &[u8]) {
+        let (at, id, class) = self.array;
+        for (index, bytes) in ids.chunks_exact(self.id_bytes).enumerate() {
+            let target = number(bytes);
+            if self.query.targets.contains(target) {
+                self.hit(at, target, By::Element(id, class, first + index as u64));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn primitive_array(&mut self, _at: u64, id: u64, kind: FieldType, _count: u32) -> Reading {
+        if !matches!(kind, FieldType::Byte | FieldType::Char) || !self.query.texts.contains(id) {
+            return Reading::Skip;
+        }
+        self.found.insert(id, Found::Array(kind, Vec::new()));
+        self.text = Some((id, kind));
+        Reading::Show
+    }
+
+    fn primitives(&mut self, bytes: &[u8]) {
+        let Some((id, _)) = self.text else { return };
+        let Some(Found::Array(_, text)) = self.found.get(&id) else { return };
+        let more = bytes.len().min(MAX_TEXT.saturating_sub(text.len()));
+        if more > 0
+            && self.room(more)
+            && let Some(Found::Array(_, text)) = self.found.get_mut(&id)
+        {
+            text.extend_from_slice(bytes.get(..more).unwrap_or_default());
+        }
+    }
+}
+
+impl PartVisitor for Search<'_> {}
