@@ -25,6 +25,9 @@ use crate::request::{Part, Reply, Request};
 const BROKER_BYTES: usize = 512 * 1024;
 /// A dynamic config, beside its name and value, with its synonyms.
 const DYNAMIC_BYTES: usize = 768;
+/// How often an override is there while it is described: its resource's, parsed, as text, as a value and a synonym in the
+/// entry and in the result.
+const OVERRIDE_COPIES: usize = 8;
 /// The values of any other resource.
 const OTHER_BYTES: usize = 48 * 1024;
 /// `DYNAMIC_BROKER_LOGGER_CONFIG`.
@@ -37,13 +40,15 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let asked = request.decode(DescribeConfigsRequest::decode)?;
     let has_broker = asked.resources.iter().any(|resource| resource.resource_type == resource_type::BROKER);
     let config = request.broker.config.load_full();
-    let work_bytes = if has_broker { BROKER_BYTES + dynamic_bytes(&config) } else { OTHER_BYTES };
+    let image = request.broker.image();
+    let broker_bytes = if has_broker { BROKER_BYTES + dynamic_bytes(&config) } else { 0 };
+    let work_bytes = broker_bytes.max(OTHER_BYTES + override_bytes(&image, &asked.resources));
     let asked = request.share(asked);
     let version = request.version;
     let flexible = ApiKey::DescribeConfigs.is_flexible(version);
     let describer = Describer {
         config,
-        image: request.broker.image(),
+        image,
         version,
         synonyms: asked.include_synonyms && version >= 1,
         documentation: asked.include_documentation && version >= 3,
@@ -73,6 +78,17 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
 fn dynamic_bytes(config: &BrokerConfig) -> usize {
     let configs = config.dynamic().iter().chain(config.dynamic_default());
     configs.map(|(name, value)| DYNAMIC_BYTES + 4 * (name.len() + value.len())).sum()
+}
+
+/// What the overrides of one of these resources add at most: lists may be long.
+fn override_bytes(image: &MetadataImage, resources: &[DescribeConfigsResource]) -> usize {
+    let overrides = resources
+        .iter()
+        .filter_map(|resource| image.configs().get(resource.resource_type, &resource.resource_name));
+    let bytes = overrides.map(|overrides| {
+        overrides.iter().map(|(name, value)| OVERRIDE_COPIES * (name.len() + value.len())).sum()
+    });
+    bytes.max().unwrap_or(0)
 }
 
 struct Describer {
