@@ -30,6 +30,9 @@ use crate::plan::WAITING_BYTES;
 use crate::request::{Reply, ReplyHead, Request, lease_patiently};
 use crate::topics::{Partition, Watch};
 
+/// Most bytes of records in one reply, whatever client and broker allow: with its heads it must have a size.
+const MOST_RECORD_BYTES: i32 = i32::MAX - (512 << 20);
+
 /// Clients read from this broker, there is no other one.
 const NO_PREFERRED_REPLICA: i32 = -1;
 /// Tag of a partition's diverging epoch.
@@ -64,7 +67,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         version: request.version,
         read_committed: fetch.isolation_level == 1,
         min_bytes: fetch.min_bytes.max(0) as u64,
-        max_bytes: fetch.max_bytes.min(broker.fetch_max_bytes).max(0) as u64,
+        max_bytes: fetch.max_bytes.min(broker.fetch_max_bytes).clamp(0, MOST_RECORD_BYTES) as u64,
         deadline: Instant::now() + Duration::from_millis(fetch.max_wait_ms.max(0) as u64),
     };
     let partitions: usize = fetch.topics.iter().map(|topic| topic.partitions.len()).sum();
