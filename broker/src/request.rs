@@ -79,7 +79,7 @@ pub(crate) struct Request {
     pub(crate) version: i16,
     /// Echoed in the reply.
     pub(crate) correlation_id: i32,
-    /// The client's name for itself; empty if it gave none.
+    /// The client's name for itself, until the request is parked; empty if it gave none.
     pub(crate) client_id: String,
     body: Vec<u8>,
     lease: Lease,
@@ -149,6 +149,7 @@ impl Request {
 
     /// Gives the request's memory back before a wait. The decoded value must be gone or leased otherwise by then.
     pub(crate) fn park(&mut self) {
+        self.client_id = String::new();
         self.lease.shrink_to(0);
         self.spare = 0;
         self.work = None;

@@ -56,7 +56,8 @@ pub(crate) async fn stream(
     let _key = frame.i16("api key").await?;
     let version = frame.i16("api version").await?;
     let correlation_id = frame.i32("correlation id").await?;
-    let _client_id = frame.string("client id", false).await?;
+    // Not held: it may be long.
+    frame.string("client id", false).await?;
     let flexible = ApiKey::Produce.is_flexible(version);
     frame.skip_tags(flexible).await?;
     let transactional = frame.string("transactional id", flexible).await?.is_some();

@@ -388,11 +388,22 @@ impl Client {
 
 /// A request with its size and header, and `tail` after it.
 pub(crate) fn frame<C: Call>(request: &C, version: i16, correlation_id: i32, tail: &[u8]) -> Vec<u8> {
+    frame_of("test", request, version, correlation_id, tail)
+}
+
+/// The bytes of a request of a client that calls itself `client_id`.
+pub(crate) fn frame_of<C: Call>(
+    client_id: &str,
+    request: &C,
+    version: i16,
+    correlation_id: i32,
+    tail: &[u8],
+) -> Vec<u8> {
     let header = RequestHeader {
         request_api_key: C::API.code(),
         request_api_version: version,
         correlation_id,
-        client_id: Some("test".to_string()),
+        client_id: Some(client_id.to_string()),
         ..RequestHeader::default()
     };
     let mut frame = vec![0; 4];
