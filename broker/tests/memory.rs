@@ -458,10 +458,6 @@ fn what_no_lease_covers_stays_within_the_fixed_terms_of_the_plan() {
     let server = Running::start(PROPERTIES);
     // Whatever is made once and kept.
     server.client().call(&ApiVersionsRequest::default(), 0);
-    if true {
-        topics_only(&server);
-        return;
-    }
     connections(&server);
     topics(&server);
     partitions(&server);
