@@ -4,8 +4,10 @@
 
 mod error;
 pub mod evidence;
+pub mod findings;
 pub mod fuzz;
 pub mod heap;
 pub mod hprof;
+pub mod jvm_plan;
 
 pub use error::DoctorError;

@@ -40,6 +40,8 @@ pub use thread_role::ThreadRole;
 pub use vm_command_line::VmCommandLine;
 pub use vm_flags::{Flag, VmFlags};
 
+pub(crate) use lines::excerpt;
+
 /// The parsers themselves, for the fuzz entries.
 pub(crate) mod parsers {
     pub(crate) use super::broker_log::BrokerLogParser;

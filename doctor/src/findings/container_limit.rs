@@ -1,0 +1,105 @@
+//! The memory that the JVM may take by its own limits is more than the machine or container gives.
+
+use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use crate::evidence::MemoryKind;
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let refused: Vec<_> = facts.failures(MemoryKind::Native).collect();
+    let memory = facts.evidence.gc_logs.iter().find_map(|log| Some((log.file, log.value.memory?)));
+    let promised = facts.max_heap.as_ref().zip(facts.limit.as_ref());
+    // What the JVM needs beside heap and buffers, where its own account says it.
+    let rest = facts.native_memory().and_then(|found| {
+        let total = found.value.total?.committed;
+        let category = |name: &str| found.value.categories.get(name).map_or(0, |category| category.committed);
+        Some((total.checked_sub(category("Java Heap"))?.checked_sub(category("Other"))?, found))
+    });
+    let sum = promised.map(|(heap, limit)| {
+        heap.value.saturating_add(limit.value.0).saturating_add(rest.as_ref().map_or(0, |(bytes, _)| *bytes))
+    });
+    let too_much = memory.zip(sum).filter(|((_, (memory, _)), sum)| sum > memory);
+    if refused.is_empty() && too_much.is_none() {
+        return Vec::new();
+    }
+    let mut evidence: Vec<_> =
+        refused.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
+    if let Some((file, (bytes, line))) = memory {
+        evidence.push(facts.proof(file, line, format!("memory that the JVM sees: {} bytes", exact(bytes))));
+    }
+    if let Some((heap, limit)) = promised {
+        evidence.extend(heap.proofs.iter().chain(&limit.proofs).cloned());
+    }
+    evidence.dedup();
+    if let Some((bytes, found)) = &rest {
+        let line = found.value.total.map_or(0, |total| total.line);
+        evidence.push(facts.proof(
+            found.file,
+            line,
+            format!("beside heap and buffers: {} bytes", exact(*bytes)),
+        ));
+    }
+    let excess = too_much.map(|((_, (memory, _)), sum)| sum - memory);
+    let title = match (too_much, excess) {
+        (Some(((_, (memory, _)), sum)), Some(excess)) => {
+            let (sum, memory, excess) = (human(sum), human(memory), exact(excess));
+            text!(
+                "Heap and direct memory may come to {sum}, the machine or container has {memory}: {excess} bytes too little",
+                "堆与直接内存之和可达 {sum}，而机器或容器只有 {memory}：缺 {excess} 字节"
+            )
+        }
+        _ => text!("The system refuses the JVM memory", "系统拒绝给 JVM 分配内存"),
+    };
+    vec![Finding {
+        id: "container-limit",
+        severity: if refused.is_empty() { Severity::Warning } else { Severity::Critical },
+        title,
+        cause: text!(
+            "The limits of the heap and of direct memory add up, and the JVM needs threads, code and metadata beside them. \
+             What the container does not have ends in its kill without a word in the broker's log. Kafka also lives from \
+             the page cache, which needs memory of its own.",
+            "堆与直接内存的上限是相加的，JVM 还需要线程、代码与元数据。超出容器限额时进程被直接杀死，代理日志里没有任何记录。Kafka 还依赖页缓存，它也需要内存。"
+        ),
+        evidence,
+        remedies: vec![
+            Remedy::new(
+                text!(
+                    "set -XX:MaxDirectMemorySize explicitly, and -Xmx lower, so that the sum fits",
+                    "显式设置 -XX:MaxDirectMemorySize 并降低 -Xmx，使总和放得下"
+                ),
+                true,
+            )
+            .frees(excess),
+            Remedy::new(text!("raise the container's limit", "提高容器限额"), true),
+        ],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::one;
+
+    fn memory(mib: u64) -> String {
+        format!(
+            "[0.005s][info][gc,init] Memory: {mib}M\n[0.1s][info][gc] GC(0) Pause Young (Normal) 1M->1M(2M) 1.000ms\n"
+        )
+    }
+    const HEAP: &str = "-XX:MaxHeapSize=1073741824 -XX:+UseG1GC\n";
+
+    #[test]
+    fn limits_that_add_up_to_more_than_there_is_are_named() {
+        let found = one("container-limit", &[&memory(1536), HEAP]).unwrap();
+        assert_eq!(found.severity, Severity::Warning);
+        assert_eq!(found.remedies[0].frees_bytes, Some(512 << 20));
+        let native = "Native Memory Tracking:\nTotal: reserved=9999999KB, committed=1000000KB\n\
+                      - Java Heap (reserved=500000KB, committed=500000KB)\n- Other (reserved=300000KB, committed=300000KB)\n";
+        let found = one("container-limit", &[&memory(1536), HEAP, native]).unwrap();
+        assert_eq!(found.remedies[0].frees_bytes, Some((512 << 20) + (200_000 << 10)));
+    }
+
+    #[test]
+    fn what_fits_is_fine_and_a_refusal_is_critical() {
+        assert!(one("container-limit", &[&memory(2048), HEAP]).is_none());
+        let refusal = "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory(0x1, 1073741824, 0) failed; error='Not enough space' (errno=12)\n";
+        assert_eq!(one("container-limit", &[refusal]).unwrap().severity, Severity::Critical);
+    }
+}

@@ -1,0 +1,68 @@
+//! The heap ran out, at work that a rule of its own does not explain.
+
+use super::{Facts, Finding, Remedy, Severity, cleaner_map, human, text};
+use crate::evidence::MemoryKind;
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let failures: Vec<_> =
+        facts.failures(MemoryKind::Heap).filter(|(_, failure)| !cleaner_map::explains(failure)).collect();
+    if failures.is_empty() {
+        return Vec::new();
+    }
+    let count: u64 = failures.iter().map(|(_, failure)| failure.repeats.count).sum();
+    let mut roles: Vec<_> = failures.iter().map(|(_, failure)| failure.role.to_string()).collect();
+    roles.sort();
+    roles.dedup();
+    let roles = roles.join(", ");
+    let size = facts.max_heap.as_ref().map_or(String::new(), |heap| format!(" ({})", human(heap.value)));
+    let mut evidence: Vec<_> =
+        failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
+    evidence.extend(facts.max_heap.iter().flat_map(|heap| heap.proofs.clone()));
+    vec![Finding {
+        id: "heap-exhausted",
+        severity: Severity::Critical,
+        title: text!(
+            "The heap{size} is exhausted: {count} failures, by {roles}",
+            "堆{size}耗尽：{count} 次失败，来自 {roles}"
+        ),
+        cause: text!(
+            "Requests are allocated on the heap as a whole, by the size that the client announces, before their bytes \
+             arrive; by default nothing bounds how many at once. An error inside a request handler is only logged, and \
+             the broker lives on.",
+            "请求按客户端声明的长度，在字节到达之前就整块分配在堆上；默认没有任何东西限制同时有多少。请求处理线程里的错误只会写日志，代理继续运行。"
+        ),
+        evidence,
+        remedies: vec![
+            Remedy::new(
+                text!(
+                    "set queued.max.request.bytes: it bounds the bytes of requests on the heap, see the finding on it",
+                    "设置 queued.max.request.bytes：它限制堆上请求的总字节数，参见相应结论"
+                ),
+                true,
+            ),
+            Remedy::new(
+                text!("read a heap dump of the broker for what fills the heap", "用堆转储查看是什么占满了堆"),
+                false,
+            )
+            .caution(text!(
+                "this tool accounts for direct memory, not for the heap",
+                "本工具核算的是直接内存，不是堆"
+            )),
+        ],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::tests::one;
+
+    #[test]
+    fn heap_failures_are_found_unless_the_cleaners_map_explains_them() {
+        let log = "[2026-11-30 11:57:23,100] ERROR x (kafka.server.KafkaRequestHandler)\njava.lang.OutOfMemoryError: Java heap space\n";
+        let found = one("heap-exhausted", &[log]).unwrap();
+        assert!(found.title.en.contains("request handlers"), "{found:?}");
+        let cleaner = "java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.kafka.storage.internals.log.SkimpyOffsetMap.<init>(S.java:1)\n";
+        assert!(one("heap-exhausted", &[cleaner]).is_none());
+        assert!(one("heap-exhausted", &["java.lang.OutOfMemoryError: Direct buffer memory\n"]).is_none());
+    }
+}

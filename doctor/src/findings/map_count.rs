@@ -1,0 +1,82 @@
+//! Files cannot be mapped any more: the system's limit on maps per process, which index files use up.
+
+use super::{Facts, Finding, Remedy, Severity, text};
+use crate::evidence::{MemoryKind, Metric};
+
+/// The kernel's default of `vm.max_map_count`.
+const DEFAULT_MAPS: u64 = 65_530;
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let failures: Vec<_> = facts.failures(MemoryKind::Map).collect();
+    let mapped = facts.metric(Metric::BufferPoolCount, "mapped");
+    let near = mapped.as_ref().filter(|mapped| mapped.value >= DEFAULT_MAPS / 10 * 8);
+    if failures.is_empty() && near.is_none() {
+        return Vec::new();
+    }
+    let mut evidence: Vec<_> =
+        failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
+    evidence.extend(mapped.iter().flat_map(|mapped| mapped.proofs.clone()));
+    let maps = mapped.as_ref().map_or(String::new(), |mapped| format!(" ({})", mapped.value));
+    let raised = mapped.as_ref().map_or(262_144, |mapped| mapped.value.saturating_mul(2).max(262_144));
+    let (severity, title) = if failures.is_empty() {
+        (
+            Severity::Warning,
+            text!(
+                "The maps of index files{maps} come near the kernel's default limit of {DEFAULT_MAPS} per process",
+                "索引文件的内存映射数{maps}接近内核默认的每进程 {DEFAULT_MAPS} 个上限"
+            ),
+        )
+    } else {
+        (
+            Severity::Critical,
+            text!(
+                "Files can no longer be mapped: vm.max_map_count is reached{maps}",
+                "文件无法再被映射：已达到 vm.max_map_count{maps}"
+            ),
+        )
+    };
+    vec![Finding {
+        id: "map-count",
+        severity,
+        title,
+        cause: text!(
+            "Each log segment has two index files that the broker maps. The limit counts maps, not bytes: more heap or \
+             more direct memory does not help.",
+            "每个日志段有两个索引文件会被映射。该上限按映射个数计，与字节无关：加大堆或直接内存都没有用。"
+        ),
+        evidence,
+        remedies: vec![
+            Remedy::new(
+                text!(
+                    "sysctl -w vm.max_map_count={raised} on the host; it holds at once",
+                    "在宿主机执行 sysctl -w vm.max_map_count={raised}，立即生效"
+                ),
+                false,
+            ),
+            Remedy::new(
+                text!(
+                    "fewer, larger segments: raise segment.bytes or lower retention",
+                    "减少段数：调大 segment.bytes 或缩短保留期"
+                ),
+                false,
+            ),
+        ],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::one;
+
+    #[test]
+    fn a_failed_map_is_critical_and_many_maps_are_a_warning() {
+        let log =
+            "java.io.IOException: Map failed\n\tat java.base/sun.nio.ch.FileChannelImpl.map(F.java:1)\n";
+        assert_eq!(one("map-count", &[log]).unwrap().severity, Severity::Critical);
+        let many = "jvm_buffer_pool_used_buffers{pool=\"mapped\"} 60000\n";
+        assert_eq!(one("map-count", &[many]).unwrap().severity, Severity::Warning);
+        assert!(one("map-count", &[log, many]).unwrap().title.en.contains("(60000)"));
+        assert!(one("map-count", &["jvm_buffer_pool_used_buffers{pool=\"mapped\"} 1200\n"]).is_none());
+    }
+}

@@ -1,0 +1,283 @@
+//! Findings: what the evidence means, why, and what helps, each rule in a file of its own.
+//!
+//! A rule is a pure function of the facts. It says only what its evidence supports and cites every file and line. On a
+//! healthy broker no rule says more than a note.
+
+mod cached_buffer_setting;
+mod cleaner_map;
+mod container_limit;
+mod direct_exhausted;
+mod explicit_gc_disabled;
+mod facts;
+mod failure_loop;
+mod foreign_protocol;
+mod heap_exhausted;
+mod kip72_off;
+mod limit_in_force;
+mod map_count;
+mod netty_limit;
+mod oom_flags;
+mod plan_over_limit;
+mod pool_depleted;
+mod pool_level;
+mod resident_gap;
+mod several_processes;
+mod size;
+mod uncounted_buffers;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+pub use facts::{Cited, Facts, LimitReason};
+pub use foreign_protocol::decode_size;
+pub use size::{exact, human};
+
+use crate::evidence::Evidence;
+
+/// A text in both languages of the reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// English.
+    pub en: String,
+    /// Chinese.
+    pub zh: String,
+}
+
+impl Text {
+    /// The text in a language.
+    pub fn get(&self, language: Language) -> &str {
+        match language {
+            Language::English => &self.en,
+            Language::Chinese => &self.zh,
+        }
+    }
+}
+
+/// A language of the reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Language {
+    /// `en`
+    #[default]
+    English,
+    /// `zh`
+    Chinese,
+}
+
+/// Makes a [`Text`] of two format strings over the same variables.
+macro_rules! text {
+    ($en:literal, $zh:literal $(,)?) => {
+        $crate::findings::Text { en: format!($en), zh: format!($zh) }
+    };
+}
+pub(crate) use text;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Something has failed, or is about to.
+    Critical,
+    /// Something will fail when the load is right.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    /// `critical`, `warning` or `note`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// A place in the evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// The file as it was given.
+    pub file: PathBuf,
+    /// The line, from 1; 0 for the file as a whole.
+    pub line: u64,
+    /// What stands there, in the words of the evidence.
+    pub says: String,
+}
+
+/// Something that helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    /// What to do.
+    pub action: Text,
+    /// Bytes that it frees at most, where that can be computed.
+    pub frees_bytes: Option<u64>,
+    /// Whether it takes a restart of the broker.
+    pub needs_restart: bool,
+    /// What it does not do, or what to watch out for.
+    pub caution: Option<Text>,
+}
+
+impl Remedy {
+    pub(crate) fn new(action: Text, needs_restart: bool) -> Self {
+        Self { action, frees_bytes: None, needs_restart, caution: None }
+    }
+
+    pub(crate) fn frees(mut self, bytes: Option<u64>) -> Self {
+        self.frees_bytes = bytes.filter(|bytes| *bytes > 0);
+        self
+    }
+
+    pub(crate) fn caution(mut self, caution: Text) -> Self {
+        self.caution = Some(caution);
+        self
+    }
+}
+
+/// What the evidence means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable name of the rule, for scripts.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One line.
+    pub title: Text,
+    /// Why it is so.
+    pub cause: Text,
+    /// Where it is written.
+    pub evidence: Vec<Proof>,
+    /// What helps, the best first.
+    pub remedies: Vec<Remedy>,
+}
+
+impl Finding {
+    /// The most that a remedy frees.
+    pub fn frees_bytes(&self) -> u64 {
+        self.remedies.iter().filter_map(|remedy| remedy.frees_bytes).max().unwrap_or(0)
+    }
+
+    /// The finding as JSON.
+    pub fn to_json(&self, language: Language) -> Value {
+        let remedies: Vec<_> = self
+            .remedies
+            .iter()
+            .map(|remedy| {
+                json!({
+                    "action": remedy.action.get(language),
+                    "frees_bytes": remedy.frees_bytes,
+                    "needs_restart": remedy.needs_restart,
+                    "caution": remedy.caution.as_ref().map(|caution| caution.get(language)),
+                })
+            })
+            .collect();
+        let evidence: Vec<_> = self
+            .evidence
+            .iter()
+            .map(|proof| json!({ "file": proof.file.to_string_lossy(), "line": proof.line, "says": proof.says }))
+            .collect();
+        json!({
+            "id": self.id,
+            "severity": self.severity.name(),
+            "title": self.title.get(language),
+            "cause": self.cause.get(language),
+            "evidence": evidence,
+            "remedies": remedies,
+        })
+    }
+}
+
+/// A rule: the facts in, what it finds out.
+type Rule = fn(&Facts<'_>) -> Vec<Finding>;
+
+const RULES: [Rule; 18] = [
+    direct_exhausted::find,
+    failure_loop::find,
+    foreign_protocol::find,
+    explicit_gc_disabled::find,
+    cached_buffer_setting::find,
+    uncounted_buffers::find,
+    pool_level::find,
+    netty_limit::find,
+    heap_exhausted::find,
+    cleaner_map::find,
+    map_count::find,
+    container_limit::find,
+    resident_gap::find,
+    plan_over_limit::find,
+    pool_depleted::find,
+    kip72_off::find,
+    oom_flags::find,
+    limit_in_force::find,
+];
+
+/// Applies every rule; the gravest findings first, among equals those that free the most.
+pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
+    let facts = Facts::of(evidence);
+    let mut findings: Vec<_> = RULES.iter().flat_map(|rule| rule(&facts)).collect();
+    findings.extend(several_processes::find(&facts));
+    findings.sort_by_key(|finding| (finding.severity, std::cmp::Reverse(finding.frees_bytes())));
+    findings
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The findings about texts, each a file of its own.
+    pub(crate) fn findings(texts: &[&str]) -> Vec<Finding> {
+        let mut evidence = Evidence::default();
+        for (index, text) in texts.iter().enumerate() {
+            evidence.read(Path::new(&format!("file-{index}")), text.as_bytes());
+        }
+        assert_eq!(evidence.unknown().count(), 0, "{:?}", evidence.files);
+        let findings = diagnose(&evidence);
+        for finding in &findings {
+            for text in [&finding.title, &finding.cause] {
+                assert!(!text.en.is_empty() && !text.zh.is_empty(), "{finding:?}");
+                assert!(!text.zh.is_ascii(), "{finding:?}");
+            }
+            assert!(!finding.evidence.is_empty(), "{} cites nothing", finding.id);
+        }
+        findings
+    }
+
+    /// The one finding of a rule.
+    pub(crate) fn one(id: &str, texts: &[&str]) -> Option<Finding> {
+        let mut found: Vec<_> = findings(texts).into_iter().filter(|finding| finding.id == id).collect();
+        assert!(found.len() <= 1, "{found:?}");
+        found.pop()
+    }
+
+    #[test]
+    fn a_healthy_broker_gets_notes_only() {
+        let found = findings(&[
+            "-XX:MaxHeapSize=1073741824 -XX:+UseG1GC -XX:+ExplicitGCInvokesConcurrent \n",
+            "listeners=PLAINTEXT://:9092\nprocess.roles=broker\n",
+            "jvm_buffer_pool_used_bytes{pool=\"direct\"} 1048576\njvm_buffer_pool_used_buffers{pool=\"mapped\"} 200\n\
+             kafka_network_socketserver_memorypoolavailable 9.223372036854775807E18\n\
+             kafka_network_socketserver_memorypoolused 0\nkafka_server_socket_server_metrics_memorypoolavgdepletedpercent 0.0\n",
+            "[2026-11-30 11:57:23,123] INFO fine (kafka.server.KafkaServer)\n",
+        ]);
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{found:#?}");
+    }
+
+    #[test]
+    fn nothing_is_found_in_nothing() {
+        assert_eq!(findings(&[]), []);
+    }
+
+    #[test]
+    fn the_gravest_comes_first() {
+        let found = findings(&[
+            "-XX:MaxHeapSize=1073741824 -XX:+DisableExplicitGC \n",
+            "java.lang.OutOfMemoryError: Cannot reserve 100 bytes of direct buffer memory (allocated: 1073741800, limit: 1073741824)\n",
+        ]);
+        let severities: Vec<_> = found.iter().map(|finding| finding.severity).collect();
+        assert!(severities.is_sorted(), "{severities:?}");
+        assert_eq!(severities.first(), Some(&Severity::Critical));
+    }
+}

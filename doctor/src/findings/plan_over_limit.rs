@@ -1,0 +1,107 @@
+//! The settings allow more direct memory than the limit: it has not failed yet, or that is why it did.
+
+use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use crate::evidence::MemoryKind;
+use crate::jvm_plan::{JvmInputs, jvm_plan};
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let (Some(settings), Some(limit)) = (facts.settings(), &facts.limit) else { return Vec::new() };
+    let plan = jvm_plan(&JvmInputs {
+        properties: &settings.value,
+        heap_bytes: limit.value.0,
+        direct_bytes: Some(limit.value.0),
+        peers: 0,
+        max_cached_buffer_bytes: facts.max_cached_buffer(),
+    });
+    if plan.excess_bytes() == 0 {
+        return Vec::new();
+    }
+    let mut evidence = limit.proofs.clone();
+    let breaking: Vec<_> = plan.breaking().into_iter().filter_map(|index| plan.terms.get(index)).collect();
+    for name in ["num.network.threads", "socket.request.max.bytes"] {
+        evidence.push(facts.setting_proof(settings, name));
+    }
+    let terms: Vec<_> = breaking
+        .iter()
+        .map(|term| {
+            let listener = term.listener.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+            format!(
+                "{}{listener}: {} × {} = {}",
+                term.role,
+                term.threads,
+                exact(term.each_bytes),
+                exact(term.peak_bytes())
+            )
+        })
+        .collect();
+    let terms = terms.join("; ");
+    let (sum, total, excess) =
+        (human(plan.peak_bytes()), human(plan.limit_bytes), exact(plan.excess_bytes()));
+    let failed = facts.failures(MemoryKind::Direct).next().is_some();
+    let near = facts.pool_used.as_ref().is_some_and(|pool| pool.value >= limit.value.0 / 10 * 7);
+    let mut remedies = Vec::new();
+    if let Some(fitting) = plan.fitting_request_bytes() {
+        let now = u64::try_from(settings.value.number("socket.request.max.bytes").value).unwrap_or(0);
+        if fitting < now {
+            let fitting_text = exact(fitting);
+            remedies.push(
+                Remedy::new(
+                    text!(
+                        "lower socket.request.max.bytes to at most {fitting_text}",
+                        "把 socket.request.max.bytes 降到不超过 {fitting_text}"
+                    ),
+                    true,
+                )
+                .frees(Some(plan.excess_bytes())),
+            );
+        }
+    }
+    remedies.push(Remedy::new(
+        text!(
+            "weigh threads, sizes and limit with `weir plan --jvm server.properties --heap … --override …`",
+            "用 `weir plan --jvm server.properties --heap … --override …` 权衡线程数、大小与上限"
+        ),
+        false,
+    ));
+    vec![Finding {
+        id: "plan-over-limit",
+        severity: if failed || near { Severity::Warning } else { Severity::Note },
+        title: text!(
+            "The settings allow {sum} of direct memory, the limit is {total}: {excess} bytes too little",
+            "按设置直接内存可达 {sum}，上限为 {total}：缺 {excess} 字节"
+        ),
+        cause: text!(
+            "The sum of all threads, each with its largest transfer. It is reached only when clients send requests that \
+             large; replica fetchers are not counted, the settings do not say how many brokers there are. The terms that \
+             break the limit: {terms}.",
+            "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"
+        ),
+        evidence,
+        remedies,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::one;
+
+    const THREADS: &str = "num.network.threads=80\nprocess.roles=broker\n";
+
+    #[test]
+    fn settings_that_can_pass_the_limit_are_a_note_until_it_comes_near() {
+        let limit = "-XX:MaxDirectMemorySize=2147483648\n";
+        let found = one("plan-over-limit", &[THREADS, limit]).unwrap();
+        assert_eq!(found.severity, Severity::Note);
+        let sum = 80 * 104_857_600 + 8 * 1_048_588 + 1_048_588 + (8 << 20);
+        assert_eq!(found.remedies[0].frees_bytes, Some(sum - 2_147_483_648));
+        let full = "jvm_buffer_pool_used_bytes{pool=\"direct\"} 2000000000\n";
+        assert_eq!(one("plan-over-limit", &[THREADS, limit, full]).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn settings_that_fit_are_fine() {
+        assert!(one("plan-over-limit", &[THREADS, "-XX:MaxDirectMemorySize=16000000000\n"]).is_none());
+        assert!(one("plan-over-limit", &[THREADS]).is_none());
+    }
+}

@@ -1,0 +1,64 @@
+//! The process holds much more memory than the JVM knows of: the C allocator's arenas, or native libraries.
+
+use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use crate::evidence::Metric;
+
+/// Below this share and size the gap is measuring at different moments.
+const LEAST_BYTES: u64 = 256 << 20;
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(resident) = facts.metric(Metric::ResidentMemory, "") else { return Vec::new() };
+    let Some(native) = facts.native_memory() else { return Vec::new() };
+    let Some(total) = native.value.total else { return Vec::new() };
+    let gap = resident.value.saturating_sub(total.committed);
+    if gap < LEAST_BYTES.max(total.committed / 4) {
+        return Vec::new();
+    }
+    let mut evidence = resident.proofs.clone();
+    let says = format!("total committed = {} bytes", exact(total.committed));
+    evidence.push(facts.proof(native.file, total.line, says));
+    let (gap_text, exact_gap) = (human(gap), exact(gap));
+    vec![Finding {
+        id: "resident-gap",
+        severity: Severity::Warning,
+        title: text!(
+            "The process holds {gap_text} ({exact_gap} bytes) that the JVM's own account does not know",
+            "进程占用中有 {gap_text}（{exact_gap} 字节）不在 JVM 自己的账上"
+        ),
+        cause: text!(
+            "Either the C allocator keeps freed memory in one arena per thread, or a native library (a compression codec, \
+             RocksDB) allocates by itself. Direct buffers are in the JVM's account, so they are not the reason.",
+            "要么是 C 分配器按线程的 arena 保留了已释放的内存，要么是本机库（压缩编解码器、RocksDB）自行分配。直接缓冲区在 JVM 账上，因此不是原因。"
+        ),
+        evidence,
+        remedies: vec![
+            Remedy::new(
+                text!(
+                    "start the broker with MALLOC_ARENA_MAX=2, or with jemalloc",
+                    "以 MALLOC_ARENA_MAX=2 或 jemalloc 启动"
+                ),
+                true,
+            )
+            .caution(text!(
+                "mapped index files count as resident memory too",
+                "被映射的索引文件也计入驻留内存"
+            )),
+        ],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::tests::one;
+
+    const NATIVE: &str = "Native Memory Tracking:\nTotal: reserved=9999999KB, committed=1048576KB\n";
+
+    #[test]
+    fn memory_that_the_jvm_does_not_know_is_named() {
+        let resident = |bytes: u64| format!("process_resident_memory_bytes {bytes}\n");
+        let found = one("resident-gap", &[NATIVE, &resident(3 << 30)]).unwrap();
+        assert!(found.title.en.contains("2.00 GiB (2,147,483,648 bytes)"), "{found:?}");
+        assert!(one("resident-gap", &[NATIVE, &resident(1_200_000_000)]).is_none());
+        assert!(one("resident-gap", &[NATIVE]).is_none());
+    }
+}
