@@ -78,7 +78,9 @@ async fn a_rate_is_kept_and_each_record_has_its_latency() {
         ..producing(&server)
     };
     let report = produce(&options).await.unwrap();
-    assert!((2700..=3010).contains(&report.records), "{report:?}");
+    // As many as were due by the end; a machine that is busy may be late with some.
+    let most = (2000.0 * report.took.as_secs_f64()) as u64 + 1;
+    assert!((2700..=most).contains(&report.records), "{report:?}");
     assert_eq!((report.latencies.count(), report.errors), (report.records, 0));
     let text = report.text();
     assert!(text.contains("records sent in 1.") && text.contains("p99.9"), "{text}");
