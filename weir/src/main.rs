@@ -31,6 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir server                                    a broker on 127.0.0.1:9092, topics made on demand
   weir server server.properties --override memory.budget.bytes=64MiB
+  weir plan --jvm server.properties --heap 16g   what a JVM broker's direct memory can come to
   weir demo                                      what the memory bound is worth, in a minute
   weir bench produce --producers 4 --throughput 50000
   weir log dump weir-data/t-0 --deep
@@ -41,7 +42,7 @@ Exit codes: 0 done, 1 failed with the reason on standard error, 2 wrong argument
 enum Command {
     /// Run a broker until SIGTERM; without a file on 127.0.0.1:9092, data in ./weir-data
     Server(commands::server::Arguments),
-    /// Print the sum that bounds a server's memory, without starting it
+    /// Print the sum that bounds a server's memory, without starting it; --jvm: that of a JVM broker's direct memory
     Plan(commands::plan::Arguments),
     /// Attack a broker of 64 MiB with gigabytes and show what becomes of its memory; needs no client
     Demo(commands::demo::Arguments),

@@ -115,6 +115,35 @@ fn the_plan_is_text_for_people_and_json_for_programs() {
 }
 
 #[test]
+fn the_plan_of_a_jvm_names_what_breaks_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("server.properties");
+    // What weir itself refuses is no obstacle to planning for Kafka.
+    std::fs::write(&file, "listeners=SASL_SSL://:9093,PLAINTEXT://:9092\nnum.network.threads=80\n").unwrap();
+    let file = file.to_str().unwrap();
+    let text = stdout(&weir(&["plan", "--jvm", file, "--heap", "1g", "--direct", "2g"]));
+    assert!(text.contains("What breaks the limit: network threads (PLAINTEXT)."), "{text}");
+    let planned = |overrides: &[&str]| -> Value {
+        let mut arguments = vec!["plan", "--jvm", file, "--heap", "16g", "--peers", "3", "--format", "json"];
+        arguments.extend(overrides.iter().flat_map(|text| ["--override", text]));
+        serde_json::from_str(&stdout(&weir(&arguments))).unwrap()
+    };
+    let plan = planned(&[]);
+    assert_eq!(plan["limit_from"], "-Xmx");
+    assert_eq!(plan["tls_listeners"][0], "SASL_SSL");
+    let sum: u64 =
+        plan["terms"].as_array().unwrap().iter().map(|term| term["peak_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(plan["peak_bytes"].as_u64(), Some(sum));
+    let fewer = planned(&["num.network.threads=40"]);
+    assert_eq!(fewer["peak_bytes"].as_u64(), Some(sum - 40 * (104_857_600 + 16_384)));
+    let capped = planned(&["jdk.nio.maxCachedBufferSize=1048576"]);
+    assert_eq!((capped["peak_bytes"].as_u64(), capped["fits"].as_bool()), (Some(sum), Some(true)));
+    assert!(capped["kept_bytes"].as_u64() < Some(100 << 20));
+    let refused = weir(&["plan", "--jvm", "--override", "jdk.nio.maxCachedBufferSize=1m"]);
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["plan", "--format", "json"])

@@ -87,7 +87,7 @@ pub(crate) fn parse_text<P: Parser + Default>(bytes: &[u8]) -> (P::Output, Vec<P
 }
 
 /// A size as JVM options write it: digits and `k`, `m`, `g` or `t` in either case, all of the text.
-pub(crate) fn jvm_size(text: &str) -> Option<u64> {
+pub fn jvm_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod log;
 pub(crate) mod plan;
+mod plan_jvm;
 pub(crate) mod server;
 
 /// Writes to standard output. A reader that has seen enough is no failure.

@@ -1,7 +1,8 @@
-//! `weir plan`: the sum that bounds a server's memory, without starting it.
+//! `weir plan`: the sum that bounds a server's memory, without starting it; with `--jvm` that of a JVM broker.
 
 use clap::Args;
 
+use super::plan_jvm::{self, JvmArguments};
 use super::print;
 use super::server::PropertyArguments;
 
@@ -10,6 +11,8 @@ use super::server::PropertyArguments;
 pub(crate) struct Arguments {
     #[command(flatten)]
     properties: PropertyArguments,
+    #[command(flatten)]
+    jvm: JvmArguments,
     /// Print text for people or JSON for programs
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     format: String,
@@ -17,6 +20,9 @@ pub(crate) struct Arguments {
 
 /// Prints the plan.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.jvm.jvm {
+        return plan_jvm::run(&arguments.jvm, &arguments.properties, arguments.format == "json");
+    }
     let loaded = arguments.properties.load()?;
     let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
     if arguments.format == "json" {

@@ -1,6 +1,6 @@
 //! `weir server`: reads the properties, starts the broker, stops it on SIGTERM, SIGINT or SIGHUP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +32,16 @@ fn setting(text: &str) -> Result<String, String> {
 }
 
 impl PropertyArguments {
+    /// The file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The overrides, `KEY=VALUE` each.
+    pub(crate) fn overrides(&self) -> &[String] {
+        &self.overrides
+    }
+
     /// Reads and checks the properties.
     pub(crate) fn load(&self) -> Result<Loaded, String> {
         let mut properties = match &self.file {
