@@ -42,6 +42,10 @@ impl Leader {
 pub(super) async fn connect_first(bootstrap: &str) -> Result<Client, String> {
     let mut last = "--bootstrap-server names no broker".to_string();
     for address in bootstrap.split(',').map(str::trim).filter(|address| !address.is_empty()) {
+        if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            last = format!("--bootstrap-server {address}: expected HOST:PORT");
+            continue;
+        }
         match Client::connect(address, CLIENT_ID).await {
             Ok(client) => return Ok(client),
             Err(error) => last = format!("cannot connect to {address}: {error}"),

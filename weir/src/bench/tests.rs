@@ -7,7 +7,7 @@ use weir_protocol::records::Codec;
 
 use crate::load::tests::server;
 
-use super::{FetchOptions, ProduceOptions, fetch, produce};
+use super::{FetchOptions, ProduceOptions, fetch, produce, target};
 
 fn producing(server: &Server) -> ProduceOptions {
     ProduceOptions {
@@ -122,5 +122,16 @@ fn producing_at(bootstrap: &str) -> ProduceOptions {
         rate: None,
         records: Some(1),
         time: None,
+    }
+}
+
+#[tokio::test]
+async fn an_address_without_a_port_is_told_what_it_lacks() {
+    for (given, reason) in [
+        ("localhost", "--bootstrap-server localhost: expected HOST:PORT"),
+        ("localhost:x", "--bootstrap-server localhost:x: expected HOST:PORT"),
+        (" , ", "--bootstrap-server names no broker"),
+    ] {
+        assert_eq!(target::connect_first(given).await.err().as_deref(), Some(reason));
     }
 }
