@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::evidence::{self, Evidence, MAX_PROBLEMS, Problem};
+use crate::findings::{self, Language, Layout};
 
 /// Problems stay bounded, and nothing that is shown holds what a terminal would obey.
 fn check(problems: &[Problem]) {
@@ -50,13 +51,22 @@ entries! {
     fuzz_gc_log: GcLogParser;
 }
 
-/// A file of any kind: recognised and read, whatever it is.
+/// A file of any kind: recognised, read, and judged by every rule; what is shown cannot command a terminal.
 pub fn fuzz_evidence(data: &[u8]) {
     let mut evidence = Evidence::default();
     evidence.read(Path::new("fuzz"), data);
     assert_eq!(evidence.files.len(), 1);
     for file in &evidence.files {
         check(&file.problems);
+    }
+    let found = findings::diagnose(&evidence);
+    for language in [Language::English, Language::Chinese] {
+        let layout = Layout { width: 80, colour: false, language };
+        let text = findings::evidence_text(&evidence, layout) + &findings::findings_text(&found, layout);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
+        for finding in &found {
+            assert!(finding.to_json(language).is_object());
+        }
     }
 }
 
@@ -155,7 +165,7 @@ mod tests {
             for input in &inputs {
                 entry(input);
             }
-            for _ in 0..1500 {
+            for _ in 0..1000 {
                 let mut bytes = inputs[random.below(inputs.len())].clone();
                 let other = inputs[random.below(inputs.len())].clone();
                 mutate(&mut bytes, &other, &mut random);

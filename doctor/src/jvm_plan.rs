@@ -112,7 +112,8 @@ impl JvmPlan {
         let network =
             |term: &&JvmTerm| term.role == ThreadRole::Network && term.each_bytes > TLS_THREAD_BYTES;
         let threads: u64 = self.terms.iter().filter(network).map(|term| term.threads).sum();
-        let rest: u64 = self.terms.iter().filter(|term| !network(term)).map(JvmTerm::peak_bytes).sum();
+        let others = self.terms.iter().filter(|term| !network(term));
+        let rest = others.fold(0u64, |sum, term| sum.saturating_add(term.peak_bytes()));
         let each = self.limit_bytes.checked_sub(rest)?.checked_div(threads)?;
         (each > 0).then_some(each)
     }

@@ -44,6 +44,8 @@ enum Command {
     Server(commands::server::Arguments),
     /// Print the sum that bounds a server's memory, without starting it; --jvm: that of a JVM broker's direct memory
     Plan(commands::plan::Arguments),
+    /// Read what a JVM broker left behind (logs, jcmd outputs, metrics, properties) and say what ails its memory
+    Doctor(commands::doctor::Arguments),
     /// Attack a broker of 64 MiB with gigabytes and show what becomes of its memory; needs no client
     Demo(commands::demo::Arguments),
     /// Measure how fast a broker takes and gives records, weir or Kafka
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments),
         Command::Plan(arguments) => commands::plan::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Log(arguments) => commands::log::run(&arguments),

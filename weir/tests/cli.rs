@@ -144,6 +144,36 @@ fn the_plan_of_a_jvm_names_what_breaks_its_limit() {
 }
 
 #[test]
+fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "a.log",
+        "[2026-11-30 11:57:23,100] ERROR Processor got uncaught exception. (kafka.network.Processor)\n\
+         java.lang.OutOfMemoryError: Cannot reserve 369295617 bytes of direct buffer memory (allocated: 1866930914, limit: \
+         2147483648)\n\tat java.base/sun.nio.ch.Util.getTemporaryDirectBuffer(Util.java:243)\n",
+    );
+    write("b", "socket.request.max.bytes=500000000\nnum.partitions=x\n");
+    write("c", "nothing that is known\n");
+    let path = dir.path().to_str().unwrap();
+    let text = stdout(&weir(&["doctor", path]));
+    assert!(text.contains("a TLS ClientHello: 0x16030101") && text.contains("a.log:2"), "{text}");
+    assert!(
+        text.contains("of no kind that is known here") && text.contains("b:2: invalid value x"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&stdout(&weir(&["doctor", path, "--format", "json"]))).unwrap();
+    let findings = json["findings"].as_array().unwrap();
+    let find = |id: &str| {
+        findings.iter().find(|finding| finding["id"] == id).unwrap_or_else(|| panic!("{id}: {json}"))
+    };
+    assert_eq!(find("foreign-protocol")["severity"], "critical");
+    assert_eq!(find("direct-memory-exhausted")["evidence"][0]["line"], 2);
+    assert_eq!(json["files"].as_array().unwrap().len(), 3);
+    assert!(reason(&weir(&["doctor", "/no/such/file"])).contains("/no/such/file"));
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["plan", "--format", "json"])

@@ -181,10 +181,10 @@ fn clean(raw: &[u8], text: &mut String) {
     }
 }
 
-/// A piece of a line for a message: at most 120 characters.
+/// A piece of a line for a message: at most 160 characters.
 pub(crate) fn excerpt(text: &str) -> String {
     let text = text.trim();
-    let mut short: String = text.chars().take(120).collect();
+    let mut short: String = text.chars().take(160).collect();
     if short.len() < text.len() {
         let _ = write!(short, "…");
     }

@@ -122,7 +122,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                     ),
                     false,
                 )
-                .frees(threads.checked_sub(3).map(|fewer| fewer.saturating_mul(requested))),
+                .frees(threads.checked_sub(3).map(|fewer| fewer.saturating_mul(requested)))
+                .caution(text!(
+                    "a change while the broker runs may halve or double the number at most, again and again",
+                    "运行中修改每次最多减半或翻倍，可多次进行"
+                )),
             );
         }
     }

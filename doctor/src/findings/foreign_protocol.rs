@@ -108,8 +108,8 @@ fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
         id: "foreign-protocol",
         severity,
         title: text!(
-            "The size {size_text} is no size: {hex} is {what}, {count} times",
-            "“大小” {size_text} 并不是大小：{hex} 是{what}（{count} 次）"
+            "The size {size_text} is no size but {what}: {hex}, seen {count}×",
+            "“大小” {size_text} 并不是大小，而是 {what}：{hex}，出现 {count} 次"
         ),
         cause: if reserved {
             text!(
@@ -161,7 +161,7 @@ mod tests {
         let log = "ERROR x\njava.lang.OutOfMemoryError: Cannot reserve 369295617 bytes of direct buffer memory (allocated: 1866930914, limit: 2147483648)\n";
         let found = one("foreign-protocol", &[log, "socket.request.max.bytes=500000000\n"]).unwrap();
         assert_eq!(found.severity, Severity::Critical);
-        assert!(found.title.en.contains("0x16030101 is a TLS ClientHello"), "{found:?}");
+        assert!(found.title.en.contains("no size but a TLS ClientHello: 0x16030101"), "{found:?}");
         assert_eq!(found.evidence.len(), 2);
         assert_eq!(found.remedies[1].frees_bytes, Some(369_295_617));
         let log = "WARN Unexpected error from /10.0.0.7 (channelId=a); closing connection\n\

@@ -20,6 +20,7 @@ mod oom_flags;
 mod plan_over_limit;
 mod pool_depleted;
 mod pool_level;
+mod render;
 mod resident_gap;
 mod several_processes;
 mod size;
@@ -31,6 +32,7 @@ use serde_json::{Value, json};
 
 pub use facts::{Cited, Facts, LimitReason};
 pub use foreign_protocol::decode_size;
+pub use render::{Layout, evidence_text, findings_text};
 pub use size::{exact, human};
 
 use crate::evidence::Evidence;

@@ -44,16 +44,13 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         let now = u64::try_from(settings.value.number("socket.request.max.bytes").value).unwrap_or(0);
         if fitting < now {
             let fitting_text = exact(fitting);
-            remedies.push(
-                Remedy::new(
-                    text!(
-                        "lower socket.request.max.bytes to at most {fitting_text}",
-                        "把 socket.request.max.bytes 降到不超过 {fitting_text}"
-                    ),
-                    true,
-                )
-                .frees(Some(plan.excess_bytes())),
-            );
+            remedies.push(Remedy::new(
+                text!(
+                    "lower socket.request.max.bytes to at most {fitting_text}: the sum of all threads is then below the limit",
+                    "把 socket.request.max.bytes 降到不超过 {fitting_text}：所有线程之和即低于上限"
+                ),
+                true,
+            ));
         }
     }
     remedies.push(Remedy::new(
@@ -63,6 +60,22 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         ),
         false,
     ));
+    let cause = text!(
+        "The sum of all threads, each with its largest transfer. It is reached only when clients send requests that large; \
+         replica fetchers are not counted, the settings do not say how many brokers there are. The terms that break the \
+         limit: {terms}.",
+        "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"
+    );
+    let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {
+        Some(java) => {
+            let (jdk, en, zh) = (java.value, cause.en, cause.zh);
+            text!(
+                "{en} On JDK {jdk} these bytes are outside the limit and come on top of it.",
+                "{zh}在 JDK {jdk} 上，这些字节不受上限约束，而是额外占用。"
+            )
+        }
+        None => cause,
+    };
     vec![Finding {
         id: "plan-over-limit",
         severity: if failed || near { Severity::Warning } else { Severity::Note },
@@ -70,12 +83,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "The settings allow {sum} of direct memory, the limit is {total}: {excess} bytes too little",
             "按设置直接内存可达 {sum}，上限为 {total}：缺 {excess} 字节"
         ),
-        cause: text!(
-            "The sum of all threads, each with its largest transfer. It is reached only when clients send requests that \
-             large; replica fetchers are not counted, the settings do not say how many brokers there are. The terms that \
-             break the limit: {terms}.",
-            "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"
-        ),
+        cause,
         evidence,
         remedies,
     }]
@@ -93,8 +101,11 @@ mod tests {
         let limit = "-XX:MaxDirectMemorySize=2147483648\n";
         let found = one("plan-over-limit", &[THREADS, limit]).unwrap();
         assert_eq!(found.severity, Severity::Note);
-        let sum = 80 * 104_857_600 + 8 * 1_048_588 + 1_048_588 + (8 << 20);
-        assert_eq!(found.remedies[0].frees_bytes, Some(sum - 2_147_483_648));
+        let sum: u64 = 80 * 104_857_600 + 8 * 1_048_588 + 1_048_588 + (8 << 20);
+        assert!(found.title.en.contains(&exact(sum - 2_147_483_648)), "{found:?}");
+        assert!(found.remedies[0].action.en.contains("lower socket.request.max.bytes"), "{found:?}");
+        let newer = one("plan-over-limit", &[THREADS, limit, "java.version=25.0.3\n"]).unwrap();
+        assert!(newer.cause.en.contains("On JDK 25 these bytes are outside"), "{newer:?}");
         let full = "jvm_buffer_pool_used_bytes{pool=\"direct\"} 2000000000\n";
         assert_eq!(one("plan-over-limit", &[THREADS, limit, full]).unwrap().severity, Severity::Warning);
     }

@@ -1,7 +1,7 @@
 //! From JDK 24 on temporary buffers are outside the direct pool's books and outside its limit: only native memory
 //! tracking sees them.
 
-use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use super::{Cited, Facts, Finding, Remedy, Severity, exact, human, text};
 
 /// First JDK whose temporary buffers are not counted.
 const FIRST_JDK: u32 = 24;
@@ -11,8 +11,11 @@ const LEAST_BYTES: u64 = 32 << 20;
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(native) = facts.native_memory() else { return Vec::new() };
     let Some(other) = native.value.categories.get("Other") else { return Vec::new() };
-    let Some(pool) = &facts.pool_used else { return Vec::new() };
     let Some(java) = facts.java.as_ref().filter(|java| java.value >= FIRST_JDK) else { return Vec::new() };
+    // Without the pool's own figure its limit is the most that it can hold.
+    let limit =
+        || facts.limit.as_ref().map(|limit| Cited { value: limit.value.0, proofs: limit.proofs.clone() });
+    let Some(pool) = facts.pool_used.clone().or_else(limit) else { return Vec::new() };
     let hidden = other.committed.saturating_sub(pool.value);
     if hidden < LEAST_BYTES.max(pool.value / 10) {
         return Vec::new();
@@ -28,8 +31,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         id: "uncounted-buffers",
         severity: Severity::Warning,
         title: text!(
-            "{hidden_text} ({exact_hidden} bytes) of native memory are in no pool metric and under no limit",
-            "{hidden_text}（{exact_hidden} 字节）的本机内存既不在任何池指标中，也不受任何上限约束"
+            "At least {hidden_text} ({exact_hidden} bytes) of native memory are in no pool metric and under no limit",
+            "至少 {hidden_text}（{exact_hidden} 字节）的本机内存既不在任何池指标中，也不受任何上限约束"
         ),
         cause: text!(
             "JDK {jdk} takes the temporary buffers of I/O from the system directly. Each thread still keeps its largest \
@@ -84,5 +87,14 @@ mod tests {
         assert!(one("uncounted-buffers", &[&native(646_175), POOL, "java.version=17.0.15\n"]).is_none());
         assert!(one("uncounted-buffers", &[&native(84_500), POOL, "java.version=25.0.3\n"]).is_none());
         assert!(one("uncounted-buffers", &[&native(646_175), "java.version=25.0.3\n"]).is_none());
+    }
+
+    #[test]
+    fn more_than_the_limit_allows_cannot_be_the_pool() {
+        let limit = |bytes: u64| format!("-XX:MaxDirectMemorySize={bytes}\n");
+        let java = "java.version=25.0.3\n";
+        let found = one("uncounted-buffers", &[&native(164_147), &limit(100_663_296), java]).unwrap();
+        assert!(found.title.en.contains("67,423,232 bytes"), "{found:?}");
+        assert!(one("uncounted-buffers", &[&native(164_147), &limit(1 << 30), java]).is_none());
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 
 pub(crate) mod bench;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod log;
 pub(crate) mod plan;
 mod plan_jvm;

@@ -1,0 +1,298 @@
+//! Evidence and findings as text that fits a terminal. What comes from evidence cannot command it.
+
+use std::fmt::Write as _;
+
+use super::{Finding, Language, Severity, exact, human};
+use crate::evidence::{Evidence, FileKind, FileNote};
+
+/// How findings are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether colour is understood.
+    pub colour: bool,
+    /// The language.
+    pub language: Language,
+}
+
+/// Width of the column with labels.
+const LABEL: usize = 12;
+/// Proofs that are written out; more are counted.
+const PROOFS: usize = 8;
+
+struct Words {
+    evidence: &'static str,
+    unknown: &'static str,
+    cause: &'static str,
+    remedy: &'static str,
+    caution: &'static str,
+    frees: &'static str,
+    restart: &'static str,
+    no_restart: &'static str,
+    line: &'static str,
+    lines: &'static str,
+    more: &'static str,
+    nothing: &'static str,
+}
+
+fn words(language: Language) -> Words {
+    match language {
+        Language::English => Words {
+            evidence: "evidence",
+            unknown: "of no kind that is known here",
+            cause: "cause",
+            remedy: "remedy",
+            caution: "but",
+            frees: "frees up to",
+            restart: "takes a restart",
+            no_restart: "takes no restart",
+            line: "line",
+            lines: "lines",
+            more: "more",
+            nothing: "No finding: the evidence supports none of the rules.",
+        },
+        Language::Chinese => Words {
+            evidence: "证据",
+            unknown: "不是可识别的类型",
+            cause: "原因",
+            remedy: "措施",
+            caution: "注意",
+            frees: "最多释放",
+            restart: "需要重启",
+            no_restart: "无需重启",
+            line: "行",
+            lines: "行",
+            more: "更多",
+            nothing: "没有结论：证据不支持任何一条规则。",
+        },
+    }
+}
+
+impl Severity {
+    fn word(self, language: Language) -> &'static str {
+        match (language, self) {
+            (Language::English, _) => self.name(),
+            (Language::Chinese, Self::Critical) => "严重",
+            (Language::Chinese, Self::Warning) => "警告",
+            (Language::Chinese, Self::Note) => "提示",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Critical => "1;31",
+            Self::Warning => "1;33",
+            Self::Note => "1;36",
+        }
+    }
+}
+
+/// What each file was taken for, and what in it could not be read.
+pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
+    let words = words(layout.language);
+    let mut out = String::new();
+    for file in &evidence.files {
+        let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.name()).collect();
+        let what = if kinds.is_empty() { words.unknown.to_owned() } else { kinds.join(", ") };
+        let lines = if file.lines > 0 && !file.kinds.is_empty() && !file.kinds.contains(&FileKind::HeapDump) {
+            let word = if file.lines == 1 { words.line } else { words.lines };
+            format!(", {} {word}", exact(file.lines))
+        } else {
+            String::new()
+        };
+        rows(&mut out, layout, 2, &format!("{}: {what}{lines}", path(file)));
+        for problem in &file.problems {
+            let place =
+                if problem.line > 0 { format!("{}:{}", path(file), problem.line) } else { path(file) };
+            rows(&mut out, layout, 4, &format!("! {place}: {}", plain(&problem.text)));
+        }
+    }
+    out
+}
+
+/// The findings, the gravest first.
+pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
+    let words = words(layout.language);
+    let mut out = String::new();
+    if findings.is_empty() {
+        let _ = writeln!(out, "{}", words.nothing);
+    }
+    for finding in findings {
+        let severity = finding.severity.word(layout.language);
+        let title = format!("{} [{}]", plain(finding.title.get(layout.language)), finding.id);
+        labelled_in(&mut out, layout, severity, &title, Some(finding.severity.colour()));
+        labelled(&mut out, layout, words.cause, &plain(finding.cause.get(layout.language)));
+        for (index, proof) in finding.evidence.iter().take(PROOFS).enumerate() {
+            let label = if index == 0 { words.evidence } else { "" };
+            let file = plain(&proof.file.display().to_string());
+            let place = if proof.line > 0 { format!("{file}:{}", proof.line) } else { file };
+            labelled(&mut out, layout, label, &format!("{place}  {}", plain(&proof.says)));
+        }
+        if let Some(more) = finding.evidence.len().checked_sub(PROOFS).filter(|more| *more > 0) {
+            labelled(&mut out, layout, "", &format!("{more} {}", words.more));
+        }
+        for remedy in &finding.remedies {
+            let restart = if remedy.needs_restart { words.restart } else { words.no_restart };
+            let effect = match remedy.frees_bytes {
+                Some(bytes) => format!("{} {} = {}; {restart}", words.frees, exact(bytes), human(bytes)),
+                None => restart.to_owned(),
+            };
+            let action = format!("{} ({effect})", plain(remedy.action.get(layout.language)));
+            labelled(&mut out, layout, words.remedy, &action);
+            if let Some(caution) = &remedy.caution {
+                labelled(&mut out, layout, words.caution, &plain(caution.get(layout.language)));
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn path(file: &FileNote) -> String {
+    plain(&file.path.display().to_string())
+}
+
+/// Without anything that a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Wrapped rows, all `indent` columns from the left.
+fn rows(out: &mut String, layout: Layout, indent: usize, text: &str) {
+    for row in wrap(text, layout.width.saturating_sub(indent).max(20)) {
+        let _ = writeln!(out, "{:indent$}{row}", "");
+    }
+}
+
+fn labelled(out: &mut String, layout: Layout, label: &str, text: &str) {
+    labelled_in(out, layout, label, text, None);
+}
+
+/// `label   text`, the text wrapped beside the label.
+fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &str, colour: Option<&str>) {
+    let indent = if colour.is_some() { 0 } else { 2 };
+    let room = layout.width.saturating_sub(LABEL).max(20);
+    for (index, row) in wrap(text, room).iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        let gap = LABEL.saturating_sub(indent + label.chars().map(columns).sum::<usize>());
+        let (start, end) = match colour {
+            Some(code) if layout.colour => (format!("\x1b[{code}m"), "\x1b[0m"),
+            _ => (String::new(), ""),
+        };
+        let line = format!("{:indent$}{start}{label}{end}{:gap$}{start}{row}{end}", "", "");
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// Columns of a character: Chinese ones take two.
+fn columns(c: char) -> usize {
+    match c {
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe4f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+/// Rows of at most `width` columns, broken at blanks and between Chinese characters; what is longer is broken anywhere.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut piece = String::new();
+    for c in text.chars() {
+        if c == ' ' || columns(c) == 2 {
+            if !piece.is_empty() {
+                pieces.push(std::mem::take(&mut piece));
+            }
+            pieces.push(c.to_string());
+        } else {
+            piece.push(c);
+        }
+    }
+    pieces.push(piece);
+    let mut rows: Vec<String> = Vec::new();
+    let mut row = String::new();
+    let mut used = 0;
+    for piece in pieces {
+        let size: usize = piece.chars().map(columns).sum();
+        if used + size > width && used > 0 {
+            rows.push(std::mem::take(&mut row).trim_end().to_owned());
+            used = 0;
+        }
+        if used == 0 && piece == " " {
+            continue;
+        }
+        for c in piece.chars() {
+            if used + columns(c) > width {
+                rows.push(std::mem::take(&mut row));
+                used = 0;
+            }
+            row.push(c);
+            used += columns(c);
+        }
+    }
+    rows.push(row.trim_end().to_owned());
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::findings;
+
+    fn layout(width: usize, language: Language) -> Layout {
+        Layout { width, colour: false, language }
+    }
+
+    const TEXTS: [&str; 3] = [
+        "num.network.threads=80\n",
+        "-XX:MaxHeapSize=1073741824 -XX:+DisableExplicitGC -XX:+HeapDumpOnOutOfMemoryError\n",
+        "java.lang.OutOfMemoryError: Cannot reserve 369295617 bytes of direct buffer memory (allocated: 1073741800, limit: 1073741824)\n\
+         \tat java.base/sun.nio.ch.Util.getTemporaryDirectBuffer(Util.java:243)\n\tat kafka.network.Processor.poll(S.scala:1)\n",
+    ];
+
+    #[test]
+    fn every_row_fits_the_terminal_in_both_languages() {
+        let found = findings(&TEXTS);
+        for language in [Language::English, Language::Chinese] {
+            for width in [40, 80, 100, 200] {
+                let text = findings_text(&found, layout(width, language));
+                for row in text.lines() {
+                    assert!(row.chars().map(columns).sum::<usize>() <= width, "{width}: {row}");
+                }
+                let whole: String = text.split_whitespace().collect();
+                for finding in &found {
+                    assert!(whole.contains(finding.id), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn colour_is_written_only_on_demand() {
+        let found = findings(&TEXTS);
+        let coloured = Layout { colour: true, ..layout(80, Language::English) };
+        assert!(findings_text(&found, coloured).contains("\x1b[1;31mcritical"));
+        assert!(!findings_text(&found, layout(80, Language::English)).contains('\x1b'));
+    }
+
+    #[test]
+    fn nothing_in_a_name_commands_the_terminal() {
+        let mut evidence = Evidence::default();
+        evidence.read(std::path::Path::new("a\u{1b}[2Jb"), &b"num.io.threads=\x1b[31mx\n"[..]);
+        let found = crate::findings::diagnose(&evidence);
+        let text = evidence_text(&evidence, layout(80, Language::English))
+            + &findings_text(&found, layout(80, Language::English));
+        assert!(!text.contains('\u{1b}') && text.contains("num.io.threads"), "{text}");
+    }
+
+    #[test]
+    fn nothing_found_is_said() {
+        assert!(findings_text(&[], layout(80, Language::English)).starts_with("No finding"));
+    }
+}
