@@ -64,6 +64,8 @@ pub(crate) struct Broker {
     pub(crate) socket_request_max_bytes: i32,
     pub(crate) fetch_max_bytes: i32,
     pub(crate) image: ArcSwap<MetadataImage>,
+    /// How often `image` was replaced.
+    pub(crate) image_changes: AtomicU64,
     /// Held while the server follows the metadata.
     pub(crate) following: Mutex<()>,
     /// Some partition's log could not be opened.

@@ -82,6 +82,9 @@ pub(crate) enum ConnectionError {
     /// A reply did not come out as it was counted: our fault.
     #[error("a reply to {0:?} has another size than was told")]
     ReplyChanged(ApiKey),
+    /// A reply was made of metadata that have changed since, and its reader is slow.
+    #[error("a reply to {0:?} is not read, and the metadata it is made of are outdated")]
+    Outdated(ApiKey),
 }
 
 impl From<FrameError> for ConnectionError {

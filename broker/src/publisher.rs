@@ -103,6 +103,7 @@ impl Broker {
             self.follow_topic_configs(new, &changed.name);
         }
         self.image.store(Arc::new(new.clone()));
+        self.image_changes.fetch_add(1, Ordering::Relaxed);
         if !delta.topics_deleted.is_empty() {
             self.groups.topics_deleted(self, delta.topics_deleted.iter().map(|topic| topic.name.to_string()));
         }

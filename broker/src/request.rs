@@ -8,7 +8,8 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use weir_budget::{Budget, BudgetError, Holder, Lease};
 use weir_protocol::messages::{ApiKey, ErrorCode};
@@ -288,10 +289,13 @@ impl Request {
         work_bytes: usize,
         encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + Send + Sync + 'static,
     ) -> Result<Reply, ConnectionError> {
-        let (work, replies) = (self.broker.budgets.work.clone(), self.broker.budgets.replies.clone());
+        let broker = Arc::clone(&self.broker);
+        let made_of = broker.image_changes.load(Ordering::Relaxed);
+        let (work, replies) = (broker.budgets.work.clone(), broker.budgets.replies.clone());
         let work_bytes = if work_bytes > SMALL_WORK_BYTES { work_bytes as u64 } else { 0 };
         let encode = Box::new(encode);
-        let parts = Parts { work, replies, head: self.head(), items, body_bytes: 0, work_bytes, encode };
+        let head = self.head();
+        let parts = Parts { broker, made_of, work, replies, head, items, body_bytes: 0, work_bytes, encode };
         parts.count().await
     }
 
@@ -422,6 +426,11 @@ pub(crate) enum Part {
 
 /// Items that are encoded before other tasks get a turn.
 const ITEMS_IN_A_ROW: usize = 16;
+/// How long a reply may go on once the metadata that it is made of have changed: what it holds of the old ones is in no
+/// term of the plan.
+const OUTDATED_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a reply that is not read is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a reply in parts that are held at once.
 const WINDOW_BYTES: usize = 16 * 1024;
 
@@ -429,6 +438,9 @@ type EncodePart = Box<dyn Fn(Part, &mut dyn Sink) -> Result<(), EncodeError> + S
 
 /// A reply that is encoded while it is sent.
 struct Parts {
+    broker: Arc<Broker>,
+    /// Which of the metadata images it is made of.
+    made_of: u64,
     work: Budget,
     replies: Budget,
     head: ReplyHead,
@@ -515,6 +527,7 @@ impl Parts {
     async fn send(&self, receiver: &Receiver) -> Result<(), ConnectionError> {
         let whole = self.head.size_bytes() + self.body_bytes;
         let (mut place, mut sent) = (Place { part: 0, skip: 0 }, 0);
+        let mut outdated = None;
         while sent < whole {
             // Neither is held while the other is waited for but in this order, and only the window while the peer is.
             let work = self.work().await?;
@@ -534,10 +547,29 @@ impl Parts {
             }
             let _owes_progress = receiver.state.holds(Holding::Replies);
             sent += window.len();
-            send_bytes(&receiver.stream, &receiver.state, &window, sent < whole).await?;
+            let mut sending =
+                std::pin::pin!(send_bytes(&receiver.stream, &receiver.state, &window, sent < whole));
+            loop {
+                match tokio::time::timeout(LOOK_EVERY, &mut sending).await {
+                    Ok(result) => break result?,
+                    Err(_) => self.check_age(&mut outdated)?,
+                }
+            }
+            self.check_age(&mut outdated)?;
             tokio::task::coop::consume_budget().await;
         }
         Ok(())
+    }
+
+    /// Ends a reply that goes on although its metadata have been outdated for long.
+    fn check_age(&self, outdated: &mut Option<Instant>) -> Result<(), ConnectionError> {
+        if self.broker.image_changes.load(Ordering::Relaxed) == self.made_of {
+            return Ok(());
+        }
+        match outdated.get_or_insert_with(Instant::now).elapsed() >= OUTDATED_PATIENCE {
+            true => Err(ConnectionError::Outdated(self.head.api)),
+            false => Ok(()),
+        }
     }
 
     /// Encodes from `place` on into `window` until it has `most` bytes or all is written.

@@ -323,6 +323,7 @@ impl Server {
             group_complaints: Complaints::new(),
             limit_complaints: LimitComplaints::default(),
             image: ArcSwap::from_pointee(MetadataImage::empty()),
+            image_changes: AtomicU64::new(0),
             following: parking_lot::Mutex::default(),
             lacks_logs: AtomicBool::new(false),
             random: AtomicU64::new(uuid::Uuid::new_v4().as_u64_pair().0),

@@ -452,6 +452,38 @@ fn connections(server: &Running) {
     assert!(grown <= COUNT * CONNECTION_BYTES + 64 * KIB, "{} bytes a connection", grown / COUNT);
 }
 
+/// A reply that is not read holds the metadata of its time: not for long once they have changed.
+fn metadata_that_change(server: &Running) {
+    const REPLIES: usize = 30;
+    let request = bytes_of(&MetadataRequest { topics: None, ..MetadataRequest::default() }, 12);
+    let ask = || {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        (0..REPLIES).for_each(|_| stream.write_all(&request).unwrap());
+        // Until the first answers fill the socket.
+        std::thread::sleep(Duration::from_millis(500));
+        stream
+    };
+    let before = ask();
+    assert_eq!(create(&mut server.client(), vec![topic("changes-all", 1)]), [ErrorCode::NONE]);
+    let after = ask();
+    std::thread::sleep(Duration::from_secs(8));
+    let replies = |mut stream: TcpStream| -> usize {
+        let (mut size, mut count, mut sink) = ([0; 4], 0, vec![0; 1 << 20]);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        while count < REPLIES && stream.read_exact(&mut size).is_ok() {
+            let size = u32::from_be_bytes(size) as usize;
+            if stream.read_exact(&mut sink[..size]).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(replies(after), REPLIES, "metadata that are those of now may be read slowly");
+    assert!(replies(before) < REPLIES, "old metadata are held for as long as a client likes");
+    delete(&mut server.client(), vec!["changes-all".to_string()]);
+}
+
 /// All of it on one server, one after the other: the count is of the whole process.
 #[test]
 fn what_no_lease_covers_stays_within_the_fixed_terms_of_the_plan() {
@@ -463,6 +495,7 @@ fn what_no_lease_covers_stays_within_the_fixed_terms_of_the_plan() {
     partitions(&server);
     offsets(&server);
     questions_without_a_reader(&server);
+    metadata_that_change(&server);
     fetches(&server);
     produces(&server);
     commands(&server);
