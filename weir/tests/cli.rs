@@ -174,6 +174,15 @@ fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
 }
 
 #[test]
+fn a_plan_says_which_of_its_properties_have_no_effect() {
+    let output = weir(&["plan", "--override", "memory.budget=64MiB"]);
+    assert!(output.status.success());
+    let warning =
+        "weir: memory.budget: not a known property, without effect; did you mean memory.budget.bytes?\n";
+    assert_eq!(stderr(&output), warning);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["plan", "--format", "json"])

@@ -10,12 +10,17 @@ pub fn nearest(scope: Scope, name: &str) -> Option<&'static str> {
     }
     let limit = (name.len() / 4).clamp(1, 6);
     let wanted = name.to_ascii_lowercase();
-    properties()
+    // Its last words were left out, and only one name goes on like it.
+    let whole = wanted.clone() + ".";
+    let mut longer = properties().iter().filter(|row| row.scope == scope && row.name.starts_with(&whole));
+    let longer = longer.next().filter(|_| longer.next().is_none());
+    let near = properties()
         .iter()
         .filter(|row| row.scope == scope && row.name.len().abs_diff(name.len()) <= limit)
         .filter_map(|row| Some((distance(wanted.as_bytes(), row.name.as_bytes(), limit)?, row.name)))
         .min()
-        .map(|(_, name)| name)
+        .map(|(_, name)| name);
+    near.or(longer.map(|row| row.name))
 }
 
 /// Edits that turn `a` into `b`: insert, delete, replace, swap neighbours. `None` for more than `limit`.
@@ -52,6 +57,8 @@ mod tests {
         assert_eq!(nearest(Scope::Broker, "memory.budget.byte"), Some("memory.budget.bytes"));
         assert_eq!(nearest(Scope::Broker, "num.partitoins"), Some("num.partitions"));
         assert_eq!(nearest(Scope::Topic, "retention.m"), Some("retention.ms"));
+        assert_eq!(nearest(Scope::Broker, "memory.budget"), Some("memory.budget.bytes"));
+        assert_eq!(nearest(Scope::Broker, "ssl"), None);
         assert_eq!(nearest(Scope::Broker, "my.application.setting"), None);
         assert_eq!(nearest(Scope::Broker, &"x".repeat(1 << 20)), None);
     }

@@ -1,6 +1,9 @@
 //! `weir plan`: the sum that bounds a server's memory, without starting it; with `--jvm` that of a JVM broker.
 
+use std::io::Write;
+
 use clap::Args;
+use weir_metadata::properties::NoteLevel;
 
 use super::plan_jvm::{self, JvmArguments};
 use super::print;
@@ -24,6 +27,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         return plan_jvm::run(&arguments.jvm, &arguments.properties, arguments.format == "json");
     }
     let loaded = arguments.properties.load()?;
+    for note in loaded.notes.iter().filter(|note| note.level == NoteLevel::Warning) {
+        let _ = writeln!(std::io::stderr(), "weir: {note}");
+    }
     let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
     if arguments.format == "json" {
         let terms: Vec<_> = layout
