@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The project's tests, all of them, with one command: the workspace's own, then unmodified foreign clients and their
-# own test suites against weir, then harm to processes and disks, the memory attacks and the kill -9 loops in their short
-# variants. Installs what it needs, starts every server itself, leaves no process behind. Ends with a non-zero exit code
-# at the first step that fails.
+# own test suites against weir, then harm to processes and disks, the memory attacks, a Kafka that runs out of memory before
+# the doctor, and the kill -9 loops in their short variants. Installs what it needs, starts every server itself, leaves no
+# process behind. Ends with a non-zero exit code at the first step that fails.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -25,5 +25,6 @@ step 'foreign clients' 900 python3 tests/interop/run.py --start weir --budget 64
 step 'their test suites' 900 python3 tests/upstream/run.py --start weir --budget 64MiB --report "$dir/upstream.json"
 step 'faults' 900 python3 tests/faults/run.py --report "$dir/faults.json"
 step 'attacks' 600 python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
+step 'doctor' 300 python3 tests/doctor/run.py
 step 'kill -9' 600 python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
 step_times

@@ -43,10 +43,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "网络线程反复失败：连续 {failures} 次"
         ),
         cause: text!(
-            "The error is no Exception, so Kafka neither closes the connection nor answers: the same read fails at the \
-             next poll. Each attempt waits half a second and asks for a garbage collection, and connections of the same \
-             thread wait behind it.",
-            "该错误不是 Exception，Kafka 既不关闭连接也不回复，下一次 poll 又在同一处失败。每次尝试等待约半秒并触发一次垃圾回收，\
+            "The error is no Exception, so Kafka neither closes the connection nor answers: the same read fails again as \
+             soon as another connection of the same thread stirs. Each attempt waits half a second and asks for a garbage \
+             collection, and the connections of that thread wait behind it.",
+            "该错误不是 Exception，Kafka 既不关闭连接也不回复，同一线程的其他连接一有动静，同一处读取就再次失败。每次尝试等待约半秒并触发一次垃圾回收，\
              同一线程上的其他连接都被拖住。"
         ),
         evidence,

@@ -24,6 +24,7 @@ mod render;
 mod resident_gap;
 mod several_processes;
 mod size;
+mod tls_connections;
 mod uncounted_buffers;
 
 use std::path::PathBuf;
@@ -192,7 +193,7 @@ impl Finding {
 /// A rule: the facts in, what it finds out.
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     direct_exhausted::find,
     failure_loop::find,
     foreign_protocol::find,
@@ -204,6 +205,7 @@ const RULES: [Rule; 18] = [
     heap_exhausted::find,
     cleaner_map::find,
     map_count::find,
+    tls_connections::find,
     container_limit::find,
     resident_gap::find,
     plan_over_limit::find,
@@ -265,6 +267,51 @@ pub(crate) mod tests {
         ]);
         assert!(!found.is_empty());
         assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{found:#?}");
+    }
+
+    /// The published figures of an incident: Kafka 3.9.2 on JDK 17 with -Xmx16G and no limit flag, its direct pool at
+    /// 17,134,924,451 bytes in 595 buffers when a request of 77,908,729 bytes came.
+    #[test]
+    fn the_incidents_figures_give_its_conclusions() {
+        let texts = [
+            "[2026-08-01 10:00:00,100] ERROR Processor got uncaught exception. (kafka.network.Processor)\n\
+             java.lang.OutOfMemoryError: Cannot reserve 77908729 bytes of direct buffer memory (allocated: 17134924451, limit: \
+             17179869184)\n\tat java.base/sun.nio.ch.Util.getTemporaryDirectBuffer(Util.java:243)\n\
+             \tat kafka.network.Processor.poll(SocketServer.scala:1107)\n",
+            "VM Arguments:\njvm_args: -Xmx16G -Xms16G -XX:+UseG1GC -XX:+ExplicitGCInvokesConcurrent \n\
+             java_command: kafka.Kafka server.properties\n",
+            "jvm_buffer_pool_used_bytes{pool=\"direct\"} 1.7134924451E10\njvm_buffer_pool_used_buffers{pool=\"direct\"} 595.0\n",
+            "listeners=SASL://:9092,INTERNAL://:9093\nlistener.security.protocol.map=SASL:SASL_PLAINTEXT,INTERNAL:PLAINTEXT\n\
+             num.network.threads=40\nnum.io.threads=40\nremote.log.storage.system.enable=true\nremote.log.reader.threads=200\n",
+        ];
+        let found = findings(&texts);
+        let find = |id: &str| {
+            found.iter().find(|finding| finding.id == id).unwrap_or_else(|| panic!("{id}: {found:#?}"))
+        };
+        let exhausted = find("direct-memory-exhausted");
+        assert!(
+            exhausted.title.en.contains("77,908,729 bytes were asked for, 44,944,733 of 16.00 GiB were left")
+        );
+        // 80 network threads, 40 handlers, 200 readers and a cleaner keep at most 1 MiB each.
+        assert_eq!(exhausted.remedies[0].frees_bytes, Some(17_134_924_451 - 321 * 1_048_576));
+        let limit = find("limit-in-force");
+        assert!(
+            limit.cause.en.contains("-XX:MaxDirectMemorySize is not set") && limit.evidence.len() == 2,
+            "{limit:#?}"
+        );
+        assert!(find("direct-pool-level").title.en.contains("99 % full"));
+        // 200 readers × 55 MiB alone are 10.74 GiB.
+        assert!(
+            find("plan-over-limit")
+                .cause
+                .en
+                .contains("remote-log readers: 200 × 57,671,680 = 11,534,336,000")
+        );
+        assert!(
+            !found
+                .iter()
+                .any(|finding| finding.id == "foreign-protocol" || finding.id == "explicit-gc-disabled")
+        );
     }
 
     #[test]
