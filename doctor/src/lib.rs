@@ -2,6 +2,7 @@
 //!
 //! Evidence is only read. Everything here is synchronous; nothing prints.
 
+pub mod account;
 mod error;
 pub mod evidence;
 pub mod findings;
@@ -9,5 +10,6 @@ pub mod fuzz;
 pub mod heap;
 pub mod hprof;
 pub mod jvm_plan;
+pub mod report;
 
 pub use error::DoctorError;

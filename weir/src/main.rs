@@ -34,6 +34,7 @@ Examples:
   weir plan --jvm server.properties --heap 16g   what a JVM broker's direct memory can come to
   weir demo                                      what the memory bound is worth, in a minute
   weir bench produce --producers 4 --throughput 50000
+  weir doctor heap.hprof                         which threads of a JVM broker hold which bytes of direct memory
   weir log dump weir-data/t-0 --deep
 
 Exit codes: 0 done, 1 failed with the reason on standard error, 2 wrong arguments.";
@@ -58,9 +59,9 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments),
         Command::Plan(arguments) => commands::plan::run(&arguments),
-        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Log(arguments) => commands::log::run(&arguments),
     };
     match outcome {

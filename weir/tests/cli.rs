@@ -44,7 +44,7 @@ fn every_command_explains_itself() {
     let help = weir(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     let text = stdout(&help);
-    for command in ["server", "plan", "demo", "bench", "log"] {
+    for command in ["server", "plan", "demo", "bench", "doctor", "log"] {
         assert!(text.contains(&format!("  {command} ")), "{command} in {text}");
         let own = weir(&[command, "--help"]);
         assert_eq!(own.status.code(), Some(0));
@@ -66,6 +66,8 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["bench", "produce", "--acks", "2"], "0, 1, -1, all"),
         (&["bench", "produce", "--record-size", "0"], "--record-size"),
         (&["log", "dump"], "<FILE|DIR>"),
+        (&["doctor"], "<FILE|DIR>"),
+        (&["doctor", "heap.hprof", "--format", "xml"], "text, json"),
         (&["plan", "--override", "nothing"], "KEY=VALUE"),
         (&["plan", "--override", "=5"], "KEY=VALUE"),
         (&["server", "--log-level", "loud"], "off, error, warn, info, debug, trace"),
@@ -180,6 +182,24 @@ fn a_plan_says_which_of_its_properties_have_no_effect() {
     let warning =
         "weir: memory.budget: not a known property, without effect; did you mean memory.budget.bytes?\n";
     assert_eq!(stderr(&output), warning);
+}
+
+#[test]
+fn a_heap_dump_is_accounted_for_and_one_that_cannot_be_read_keeps_no_other_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (good, bad) = (dir.path().join("heap"), dir.path().join("android"));
+    std::fs::write(&good, b"JAVA PROFILE 1.0.2\0\0\0\0\x08\0\0\0\0\0\0\0\0\x2c\0\0\0\0\0\0\0\0").unwrap();
+    std::fs::write(&bad, b"JAVA PROFILE 1.0.3\0\0\0\0\x04\0\0\0\0\0\0\0\0").unwrap();
+    let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
+    let output = weir(&["doctor", good]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("0 objects") && !stdout(&output).contains('\u{1b}'));
+    let output = weir(&["doctor", bad, good, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("android is a heap dump of format 1.0.3"), "{}", stderr(&output));
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(json["dumps"][0]["file"], good);
+    assert_eq!(json["dumps"][0]["dump"]["complete"], true);
 }
 
 #[test]

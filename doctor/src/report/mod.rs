@@ -1,0 +1,9 @@
+//! The account as text for a terminal and as JSON for programs.
+
+mod format;
+mod json;
+mod text;
+
+pub use format::{Style, bytes, size};
+pub use json::json;
+pub use text::text;
