@@ -22,15 +22,16 @@ CASES = {}
 
 
 class Case:
-    def __init__(self, client, name, function, seconds):
-        self.client, self.name, self.function, self.seconds = client, name, function, seconds
+    def __init__(self, client, name, function, seconds, properties):
+        self.client, self.name, self.function, self.seconds, self.properties = client, name, function, seconds, properties
         self.id = f"{client}/{name}"
 
 
-def case(client, name, seconds=0):
-    """Registers a case. `seconds`: about how long a long one takes; the longest start first."""
+def case(client, name, seconds=0, properties=None):
+    """Registers a case. `seconds`: about how long a long one takes; the longest start first. `properties`: what its
+    broker must be started with; where the suite starts the brokers, such a case gets one of its own."""
     def register(function):
-        made = Case(client, name, function, seconds)
+        made = Case(client, name, function, seconds, properties)
         assert made.id not in CASES, made.id
         CASES[made.id] = made
         return function

@@ -35,9 +35,22 @@ def load_cases():
         importlib.import_module("cases." + file.stem)
 
 
+def start_broker(options, directory, properties=None):
+    return brokers.Broker(options.start, directory, {**(properties or {}), **dict(o.split("=", 1) for o in options.override)},
+                          budget=options.budget)
+
+
 def run_case(case, options, base, hosts):
-    scratch = base / case.id.replace("/", "_").replace(" ", "_")
-    outcome = runner.run_case(__file__, case, scratch, "--bootstrap", options.bootstrap, "--hosts", json.dumps(hosts))
+    name = case.id.replace("/", "_").replace(" ", "_")
+    own = start_broker(options, base / f"broker-{name}", case.properties) if options.start and case.properties else None
+    outcome = runner.run_case(__file__, case, base / name, "--bootstrap", own.bootstrap if own else options.bootstrap,
+                              "--hosts", json.dumps(hosts))
+    if own:
+        died = own.process.poll()
+        code = own.stop()
+        if died is not None or code not in (0, 143):
+            outcome.update(ok=False, error=f"{outcome['error'] or ''}\nits broker ended with {code}:\n{own.tail()}")
+        shutil.rmtree(own.data, ignore_errors=True)
     return {"client": case.client, "name": case.name, **outcome}
 
 
@@ -113,8 +126,7 @@ def main():
     results = []
     try:
         if options.start:
-            broker = brokers.Broker(options.start, base / "broker", dict(o.split("=", 1) for o in options.override),
-                                    budget=options.budget)
+            broker = start_broker(options, base / "broker")
             options.bootstrap = broker.bootstrap
             print(f"{broker.kind} serves on {broker.bootstrap} after {broker.start_seconds:.1f} s", flush=True)
         java = any(c.client.startswith(("java", "tools", "streams", "connect")) for c in cases)

@@ -201,9 +201,14 @@ def large(t):
     equal(got[0].value() == near, True, "the large record's contents")
     equal((got[1].value(), got[1].offset()), (b"after", 1), "the next record")
     c.close()
+    t.prove("a record just below message.max.bytes passes, larger ones get MESSAGE_TOO_LARGE and the connection lives on")
+
+
+@case(CLIENT, "batches of 9 MiB", properties={"message.max.bytes": str(9 << 20)})
+def big(t):
     big_topic = t.topic("big", max_message_bytes=9 << 20)
     big = os.urandom(8 << 20)
-    produce_all(p, big_topic, [{"value": big}, {"value": b"small"}])
+    produce_all(producer(t, message_max_bytes=64 << 20), big_topic, [{"value": big}, {"value": b"small"}])
     c = consumer(t, fetch_max_bytes=1 << 20, message_max_bytes=1 << 20, max_partition_fetch_bytes=1 << 16,
                  receive_message_max_bytes=64 << 20)
     assign_all(c, big_topic, 1)
@@ -211,8 +216,7 @@ def large(t):
     equal(got[0].value() == big, True, "the 8 MiB record's contents")
     equal(got[1].value(), b"small", "the record after it")
     c.close()
-    t.prove("a record just below message.max.bytes passes, larger ones get MESSAGE_TOO_LARGE and the connection lives on")
-    t.prove("an 8 MiB record (max.message.bytes=9 MiB) comes through fetch limits of 1 MiB and 64 KiB")
+    t.prove("an 8 MiB record (message.max.bytes=9 MiB) comes through fetch limits of 1 MiB and 64 KiB")
 
 
 @case(CLIENT, "offsets by time")
