@@ -86,6 +86,8 @@ pub(crate) struct Request {
     lease: Lease,
     /// Bytes of `lease` that the decoded values left.
     spare: usize,
+    /// Bytes of `lease` that work beside the decoded values took of what they left.
+    taken: usize,
     work: Option<Lease>,
 }
 
@@ -108,6 +110,7 @@ impl Request {
             body,
             lease,
             spare: 0,
+            taken: 0,
             work: None,
         }
     }
@@ -141,9 +144,11 @@ impl Request {
         }
     }
 
-    /// Lets others use the decoded request beyond the life of this one; the lease goes with it.
+    /// Lets others use the decoded request beyond the life of this one. Its part of the lease goes with it; what the work
+    /// took stays here, for its results outlive the shared value.
     pub(crate) fn share<T>(&mut self, value: T) -> Shared<T> {
-        let lease = self.lease.split(self.lease.bytes());
+        let stays = (self.taken as u64).saturating_add(FUTURE_BYTES);
+        let lease = self.lease.split(self.lease.bytes().saturating_sub(stays));
         self.spare = 0;
         Shared(Arc::new((value, lease)))
     }
@@ -153,6 +158,7 @@ impl Request {
         self.client_id = String::new();
         self.lease.shrink_to(0);
         self.spare = 0;
+        self.taken = 0;
         self.work = None;
     }
 
@@ -178,7 +184,8 @@ impl Request {
     /// and more where that is not enough.
     pub(crate) async fn lease_more(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         let more = bytes.saturating_sub(self.spare);
-        self.spare = self.spare.saturating_sub(bytes);
+        self.taken += bytes - more;
+        self.spare -= bytes - more;
         if more == 0 {
             return Ok(());
         }
