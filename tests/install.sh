@@ -15,11 +15,11 @@ stamp_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 done_with() { local name=$1; shift; [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" = "$(stamp_of "$@")" ]; }
 mark_done() { local name=$1; shift; stamp_of "$@" > "$dir/.stamp-$name"; }
 
-# debian PACKAGE FILE...: installs the packages whose file is missing.
+# debian PACKAGE FILE...: installs the packages whose file or command is missing.
 debian() {
   local missing=()
   while [ $# -gt 0 ]; do
-    [ -e "$2" ] || missing+=("$1")
+    [ -e "$2" ] || command -v "$2" >/dev/null || missing+=("$1")
     shift 2
   done
   [ ${#missing[@]} -gt 0 ] || return 0

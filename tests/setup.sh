@@ -3,20 +3,20 @@
 # Apache Kafka (two releases), foreign clients in Python, JavaScript, Go and C.
 #
 # Idempotent: what is there already is left alone. Everything lands under target/interop (WEIR_INTEROP_DIR
-# chooses another place) except two Debian packages, which are installed only when they are missing.
-# Needs: JDK 17 or newer, mvn, python3 with venv, node with npm, go, gcc.
+# chooses another place) except Debian packages, which are installed only when what is in them is missing.
+# Needs Go (the version in tests/interop/go/go.mod), and root for Debian packages.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 here=$root/tests/interop
 source "$root/tests/install.sh"
 
-for tool in java javac mvn python3 node npm go gcc; do
+# --- Debian packages: tool chains, kcat, the C headers of librdkafka --------------------------------------
+debian default-jdk-headless javac maven mvn python3-venv python3 nodejs node npm npm gcc gcc kcat kcat \
+  librdkafka-dev /usr/include/librdkafka/rdkafka.h
+for tool in java javac mvn python3 node npm go gcc kcat; do
   command -v "$tool" >/dev/null || die "$tool is missing"
 done
-
-# --- Debian packages: kcat and the C headers of librdkafka -------------------------------------------------
-debian kcat /usr/bin/kcat librdkafka-dev /usr/include/librdkafka/rdkafka.h
 
 # --- Apache Kafka: broker, tools, Connect, Streams ---------------------------------------------------------
 dep() { printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' "$@"; }
