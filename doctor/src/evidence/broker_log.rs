@@ -9,6 +9,7 @@ use super::Parser;
 use super::clock::{Repeats, date_ms};
 use super::gc_log::{GcLog, GcLogParser};
 use super::lines::{Line, Problems, excerpt};
+use super::properties_text::Room;
 use super::server_properties::ServerProperties;
 use super::thread_role::ThreadRole;
 
@@ -105,6 +106,7 @@ pub(crate) struct BrokerLogParser {
     head: Head,
     pending: Option<OutOfMemory>,
     config: Option<(ServerProperties, u64)>,
+    room: Room,
     full: bool,
 }
 
@@ -163,7 +165,11 @@ impl Parser for BrokerLogParser {
             if let Some((name, value)) = text.strip_prefix('\t').and_then(|text| text.split_once(" =")) {
                 // Kafka writes lists in brackets, null for no value.
                 let value = value.trim().trim_start_matches('[').trim_end_matches(']');
-                if value != "null" && value != "(hidden)" && !name.contains(' ') {
+                if value != "null"
+                    && value != "(hidden)"
+                    && !name.contains(' ')
+                    && self.room.take(name, value, line.number, problems)
+                {
                     let number = usize::try_from(line.number).unwrap_or(usize::MAX);
                     set.settings.insert(name, value, Origin::File(number));
                 }
@@ -203,6 +209,7 @@ impl Parser for BrokerLogParser {
         }
         if text.contains("KafkaConfig values:") {
             self.config = Some((ServerProperties::default(), line.number));
+            self.room = Room::default();
         } else if let Some((_, version)) = text.split_once("Kafka version: ") {
             let version = version.split([' ', '(']).next().unwrap_or_default();
             self.found.kafka_version = Some((excerpt(version), line.number));

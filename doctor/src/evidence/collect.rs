@@ -26,6 +26,8 @@ use crate::hprof::is_heap_dump;
 /// Lines and bytes that are looked at before a text counts as unknown.
 const MAX_UNKNOWN_LINES: usize = 2000;
 const MAX_UNKNOWN_BYTES: usize = 256 << 10;
+/// Most outputs that are kept of one file.
+const MAX_OUTPUTS: usize = 200;
 /// Most files that are read of one folder.
 const MAX_FILES: usize = 1000;
 
@@ -177,11 +179,20 @@ impl Evidence {
         let mut waiting_bytes = 0;
         let mut active: Option<Active> = None;
         let mut given_up = false;
+        let mut outputs = 0;
         while let Some(line) = lines.next(problems) {
             if let Some(id) = process_id(line.text) {
                 // The output of another call of jcmd begins.
                 if let Some(active) = active.take() {
                     self.keep(file, process, active, note, problems);
+                    outputs += 1;
+                    if outputs == MAX_OUTPUTS {
+                        problems.add(
+                            line.number,
+                            format!("more than {MAX_OUTPUTS} outputs; the rest is left out"),
+                        );
+                        return;
+                    }
                 }
                 process = Some(id);
                 waiting.clear();
@@ -402,6 +413,13 @@ mod tests {
         assert_eq!(evidence.command_lines[0].process_id, Some(7));
         assert_eq!(evidence.heap_infos[0].process_id, Some(8));
         assert_eq!(evidence.files[0].problems, []);
+    }
+
+    #[test]
+    fn a_file_of_outputs_without_end_is_read_up_to_a_limit() {
+        let evidence = read("7:\n-XX:+UseG1GC\n".repeat(10_000).as_bytes());
+        assert_eq!(evidence.vm_flags.len(), MAX_OUTPUTS);
+        assert!(evidence.files[0].problems[0].text.contains("more than 200 outputs"));
     }
 
     #[test]

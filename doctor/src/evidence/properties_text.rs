@@ -21,6 +21,39 @@ pub(crate) struct PropertiesText {
 /// Longest logical line, put together from continued ones.
 const MAX_LOGICAL_BYTES: usize = 1 << 20;
 
+/// Room for properties that are kept: so many, and so many bytes of names and values together.
+#[derive(Debug)]
+pub(crate) struct Room {
+    entries: usize,
+    bytes: usize,
+    said: bool,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { entries: 8192, bytes: 8 << 20, said: false }
+    }
+}
+
+impl Room {
+    /// Takes room for a property, or says once that there is none left.
+    pub(crate) fn take(&mut self, name: &str, value: &str, line: u64, problems: &mut Problems) -> bool {
+        let size = name.len() + value.len();
+        if self.entries == 0 || self.bytes < size {
+            if !std::mem::replace(&mut self.said, true) {
+                problems.add(
+                    line,
+                    "too many properties, or too large ones; this one and some after it are left out",
+                );
+            }
+            return false;
+        }
+        self.entries -= 1;
+        self.bytes -= size;
+        true
+    }
+}
+
 impl PropertiesText {
     /// Takes a line; gives the entry that ends with it.
     pub(crate) fn line(&mut self, line: Line<'_>, problems: &mut Problems) -> Option<Entry> {
@@ -145,6 +178,18 @@ mod tests {
         ];
         assert_eq!(found, wanted.map(|(name, value, line)| (name.to_owned(), value.to_owned(), line)));
         assert_eq!(problems, 0);
+    }
+
+    #[test]
+    fn properties_have_a_bounded_room() {
+        let mut room = Room::default();
+        let mut problems = Problems::default();
+        let value = "x".repeat(1 << 20);
+        let kept = (0..100_000).filter(|line| room.take("name", &value, *line, &mut problems)).count();
+        assert_eq!(kept, 7);
+        let mut room = Room::default();
+        assert_eq!((0..100_000).filter(|line| room.take("n", "", *line, &mut problems)).count(), 8192);
+        assert_eq!(problems.into_vec().len(), 2);
     }
 
     #[test]

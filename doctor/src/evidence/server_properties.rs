@@ -8,9 +8,7 @@ use weir_metadata::properties::{
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
-use super::properties_text::{Entry, PropertiesText};
-
-const MAX_PROPERTIES: usize = 4096;
+use super::properties_text::{Entry, PropertiesText, Room};
 
 /// A number and where it was said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,27 +177,23 @@ pub(crate) fn is_broker_setting(name: &str) -> bool {
 pub(crate) struct ServerPropertiesParser {
     text: PropertiesText,
     found: ServerProperties,
-    count: usize,
+    room: Room,
 }
 
 impl ServerPropertiesParser {
     fn insert(&mut self, entry: Option<Entry>, problems: &mut Problems) {
         let Some(entry) = entry else { return };
+        if !self.room.take(&entry.name, &entry.value, entry.line, problems) {
+            return;
+        }
         let line = usize::try_from(entry.line).unwrap_or(usize::MAX);
         if let Some(before) = self.found.settings.get(&entry.name) {
             let first = match before.origin {
                 Origin::File(line) => format!("line {line}"),
                 _ => "before".to_owned(),
             };
-            problems.add(
-                entry.line,
-                format!("{} is set twice, first in {first}; the last one wins", excerpt(&entry.name)),
-            );
-        } else if self.count >= MAX_PROPERTIES {
-            problems.add(entry.line, format!("more than {MAX_PROPERTIES} properties; this one is left out"));
-            return;
-        } else {
-            self.count += 1;
+            let name = excerpt(&entry.name);
+            problems.add(entry.line, format!("{name} is set twice, first in {first}; the last one wins"));
         }
         self.found.settings.insert(&entry.name, &entry.value, Origin::File(line));
     }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Parser;
 use super::lines::{Line, Problems};
-use super::properties_text::{Entry, PropertiesText};
+use super::properties_text::{Entry, PropertiesText, Room};
 
-const MAX_PROPERTIES: usize = 8192;
 /// Longer values, such as class paths, are cut.
 const MAX_VALUE_CHARACTERS: usize = 1024;
 
@@ -28,17 +27,17 @@ impl SystemProperties {
 #[derive(Debug, Default)]
 pub(crate) struct SystemPropertiesParser {
     text: PropertiesText,
+    room: Room,
     found: SystemProperties,
 }
 
 impl SystemPropertiesParser {
     fn insert(&mut self, entry: Option<Entry>, problems: &mut Problems) {
         let Some(entry) = entry else { return };
-        if self.found.properties.len() >= MAX_PROPERTIES {
-            problems.add(entry.line, format!("more than {MAX_PROPERTIES} properties; this one is left out"));
+        let value: String = entry.value.chars().take(MAX_VALUE_CHARACTERS).collect();
+        if !self.room.take(&entry.name, &value, entry.line, problems) {
             return;
         }
-        let value = entry.value.chars().take(MAX_VALUE_CHARACTERS).collect();
         self.found.properties.insert(entry.name, (value, entry.line));
     }
 }

@@ -4,7 +4,8 @@ use super::lines::{Line, Problems, excerpt};
 use super::{Parser, jvm_size};
 
 const MAX_ARGUMENTS: usize = 4096;
-const MAX_ARGUMENT_BYTES: usize = 64 << 10;
+/// All arguments together.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The arguments of a JVM and what it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +66,7 @@ impl VmCommandLine {
 #[derive(Debug, Default)]
 pub(crate) struct VmCommandLineParser {
     found: VmCommandLine,
+    bytes: usize,
 }
 
 impl Parser for VmCommandLineParser {
@@ -74,23 +76,20 @@ impl Parser for VmCommandLineParser {
         let text = line.text.trim();
         if let Some(arguments) = text.strip_prefix("jvm_args:") {
             for word in arguments.split_whitespace() {
+                self.bytes = self.bytes.saturating_add(word.len() + 1);
+                if self.bytes > MAX_BYTES || self.found.arguments.len() > MAX_ARGUMENTS {
+                    problems.add(line.number, "too many arguments; the rest is left out");
+                    break;
+                }
                 // The JVM joins its arguments with blanks: a word that is no option belongs to the one before it.
                 // A dash and a digit is an argument of that word's own, as in `kill -9`.
                 if (!word.starts_with('-') || word.as_bytes().get(1).is_some_and(u8::is_ascii_digit))
                     && let Some((last, _)) = self.found.arguments.last_mut()
                 {
-                    if last.len() + word.len() < MAX_ARGUMENT_BYTES {
-                        last.push(' ');
-                        last.push_str(word);
-                    }
-                } else if self.found.arguments.len() < MAX_ARGUMENTS {
-                    self.found.arguments.push((word.to_owned(), line.number));
+                    last.push(' ');
+                    last.push_str(word);
                 } else {
-                    problems.add(
-                        line.number,
-                        format!("more than {MAX_ARGUMENTS} arguments; the rest is left out"),
-                    );
-                    break;
+                    self.found.arguments.push((word.to_owned(), line.number));
                 }
             }
         } else if let Some(command) = text.strip_prefix("java_command:") {
