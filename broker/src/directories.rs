@@ -103,7 +103,7 @@ pub(crate) fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Ident
         return Err(ServerError::Identity(format!(
             "{} is to hold the metadata log and has no meta.properties, while {} belongs to cluster {cluster_id}: its \
              disk is not mounted, or it was emptied, or metadata.log.dir (by default the first of log.dirs) names \
-             another directory than before; mount it, restore it, or name the right one",
+             another directory than before; mount it, restore it, or name the right one as metadata.log.dir",
             metadata_dir.path().display(),
             other.path().display()
         )));

@@ -166,7 +166,13 @@ type Lock = (File, (u64, u64));
 
 /// Makes the directory if it is missing and takes its lock.
 fn acquire(disk: &Disk, path: &Path) -> Result<Lock, StorageError> {
-    disk.create_dir_all(path).context("create", path)?;
+    let made = disk.create_dir_all(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            io::Error::new(io::ErrorKind::NotADirectory, "it is there and is no directory")
+        }
+        _ => error,
+    });
+    made.context("create", path)?;
     let lock_path = path.join(LOCK_FILE);
     let metadata = std::fs::metadata(path).context("look at", path)?;
     let identity = (metadata.dev(), metadata.ino());

@@ -114,6 +114,7 @@ fn the_plan_is_text_for_people_and_json_for_programs() {
     assert_eq!(json["sum_bytes"].as_u64(), Some(sum));
     assert!(sum <= 64 << 20 && json["limit_bytes"] == 64 << 20, "{json}");
     assert_eq!(json["counts"]["partitions"], 10_000);
+    assert!(json["counts"].as_object().unwrap().values().all(|count| count.as_u64() > Some(0)), "{json}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use weir_protocol::wire::Uuid;
 use weir_storage::disk::{Disk, Op};
 use weir_storage::faults::Faults;
 use weir_storage::{
-    Claim, LogConfig, LogManager, LogManagerConfig, LogTopics, StartSummary, StorageError, TopicPartition,
+    Claim, LogConfig, LogDir, LogManager, LogManagerConfig, LogTopics, StartSummary, StorageError,
+    TopicPartition,
 };
 
 const TOPIC_ID: Uuid = Uuid([9; 16]);
@@ -45,6 +46,16 @@ fn open(root: &Path, dirs: usize) -> LogManager {
 
 fn create(manager: &LogManager, name: &TopicPartition) -> Arc<weir_storage::Log> {
     manager.get_or_create(name, Some(TOPIC_ID), None, Arc::new(LogConfig::default()), NOW).unwrap()
+}
+
+#[test]
+fn a_file_in_the_place_of_a_log_directory_is_named_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "kept").unwrap();
+    let error = LogDir::lock(&Disk::default(), &path).unwrap_err().to_string();
+    assert!(error.contains("file: it is there and is no directory"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"kept");
 }
 
 #[test]

@@ -50,9 +50,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             "counts": {
                 "connections": counts.connections,
                 "partitions": counts.partitions,
+                "segments": counts.segments,
+                "metadata_bytes": counts.metadata_bytes,
                 "producer_ids": counts.producer_ids,
                 "session_partitions": counts.session_partitions,
-                "metadata_bytes": counts.metadata_bytes,
+                "waiting_requests": counts.waiting_requests,
+                "open_files": counts.open_files,
             },
         });
         print(&format!("{plan:#}\n"))
