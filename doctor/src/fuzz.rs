@@ -2,8 +2,12 @@
 
 use std::path::Path;
 
+use crate::account::{Account, Class};
 use crate::evidence::{self, Evidence, MAX_PROBLEMS, Problem};
 use crate::findings::{self, Language, Layout};
+use crate::heap::{Heap, Options, Progress};
+use crate::hprof::Origin;
+use crate::report;
 
 /// Problems stay bounded, and nothing that is shown holds what a terminal would obey.
 fn check(problems: &[Problem]) {
@@ -70,6 +74,21 @@ pub fn fuzz_evidence(data: &[u8]) {
     }
 }
 
+/// A heap dump, plain or gzip: read, accounted for and reported. The sums must agree with each other, whatever it is.
+pub fn fuzz_heap_dump(data: &[u8]) {
+    let origin = Origin::of_bytes(Path::new("fuzz"), data.to_vec());
+    let options = Options { threads: 1, limit_bytes: 1 << 20, ..Options::default() };
+    let Ok(heap) = Heap::read_origin(&origin, &options, &Progress::default()) else { return };
+    let account = Account::of(&heap);
+    let lines: u64 = account.lines.iter().map(|line| line.sum.count).sum();
+    assert_eq!(lines, heap.allocations.len() as u64);
+    let temporary = account.sum(Class::Cached).count + account.sum(Class::InFlight).count;
+    assert_eq!(account.groups.iter().map(|group| group.buffers).sum::<u64>(), temporary);
+    let text = report::text(&heap, &account, report::Style { width: 80, colour: false });
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
+    assert!(report::json(&heap, &account).is_object());
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -79,7 +98,7 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 13] = [
+    const ENTRIES: [Entry; 14] = [
         ("vm_flags", fuzz_vm_flags),
         ("vm_command_line", fuzz_vm_command_line),
         ("system_properties", fuzz_system_properties),
@@ -93,6 +112,7 @@ mod tests {
         ("broker_log", fuzz_broker_log),
         ("gc_log", fuzz_gc_log),
         ("evidence", fuzz_evidence),
+        ("heap_dump", fuzz_heap_dump),
     ];
 
     /// xorshift64*: enough for mutations, and a seed plays them again.

@@ -40,7 +40,6 @@ pub(crate) struct Outcome {
     pub(crate) end_seen: bool,
     pub(crate) truncated: Option<u64>,
     pub(crate) ended_at: u64,
-    pub(crate) dump_records: u64,
 }
 
 /// A visitor that is told where parts begin and end.
@@ -152,7 +151,6 @@ pub(crate) fn run<V: PartVisitor>(
         outcome.more_problems = walk.more_problems;
         outcome.end_seen = walk.end_seen;
         outcome.truncated = walk.truncated;
-        outcome.dump_records = walk.dump_records;
         (visitor, outcome)
     };
     let results: Vec<(V, Outcome)> = if threads == 1 {
@@ -178,7 +176,6 @@ pub(crate) fn run<V: PartVisitor>(
         all.end_seen |= outcome.end_seen;
         all.truncated = all.truncated.max(outcome.truncated);
         all.ended_at = all.ended_at.max(outcome.ended_at);
-        all.dump_records += outcome.dump_records;
     }
     all.problems.sort();
     Ok((visitors, all))

@@ -66,14 +66,21 @@ impl Heap {
     /// The file cannot be read, or is no heap dump of a JVM. A dump that is damaged behind its header is no error:
     /// [`Condition`] says what could not be read.
     pub fn read(path: &Path, options: &Options, progress: &Progress) -> Result<Self, DoctorError> {
-        let origin = Origin::open(path)?;
-        let header = Header::read(&origin)?;
+        Self::read_origin(&Origin::open(path)?, options, progress)
+    }
+
+    /// The same of a dump that was opened already.
+    ///
+    /// # Errors
+    /// As [`Heap::read`].
+    pub fn read_origin(origin: &Origin, options: &Options, progress: &Progress) -> Result<Self, DoctorError> {
+        let header = Header::read(origin)?;
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, |count| count.get().min(8)),
             threads => threads,
         };
-        let pass = Pass { origin: &origin, header: &header, threads, options, progress };
-        pass.read().map_err(|error| DoctorError::io(path, error))
+        let pass = Pass { origin, header: &header, threads, options, progress };
+        pass.read().map_err(|error| DoctorError::io(origin.path(), error))
     }
 }
 
@@ -215,13 +222,12 @@ impl Pass<'_> {
     ) -> io::Result<Heap> {
         let outcome = first.outcome;
         let classes = &first.classes;
+        // A redacted name is empty or all zeros.
         let known = |id: u64| match texts.text(classes, id) {
-            Answer::Known(text) => Some(text).filter(|text| !text.is_empty()),
+            Answer::Known(text) => Some(text).filter(|text| text.chars().any(|c| c != '\u{fffd}')),
             _ => None,
         };
         let names: Vec<Option<String>> = natives.threads.iter().map(|thread| known(thread.name)).collect();
-        let blank =
-            |name: &Option<String>| name.as_ref().is_none_or(|name| name.chars().all(|c| c == '\u{fffd}'));
         let condition = Condition {
             path: self.origin.path().to_path_buf(),
             stored_bytes: self.origin.stored_bytes(),
@@ -231,13 +237,13 @@ impl Pass<'_> {
             id_bytes: self.header.id_bytes,
             time_ms: self.header.time_ms,
             truncated: outcome.truncated,
-            end_missing: self.header.version == 2 && outcome.dump_records > 0 && !outcome.end_seen,
+            end_missing: self.header.version == 2 && !outcome.end_seen,
             problems: outcome.problems,
             more_problems: outcome.more_problems,
             gzip_problem: self.origin.problem().map(str::to_string),
             roots: first.roots,
             thread_roots: first.thread_roots.len(),
-            names_redacted: !names.is_empty() && names.iter().all(blank),
+            names_redacted: !names.is_empty() && names.iter().all(Option::is_none),
             numbers_redacted: !natives.buffers.is_empty()
                 && natives.buffers.iter().all(|buffer| buffer.capacity == 0 && buffer.address == 0),
             overflow: first.overflow,

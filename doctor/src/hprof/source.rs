@@ -22,11 +22,30 @@ const BLOCK: usize = 256 << 10;
 /// Members that are remembered; later ones are reached by inflating from the last of these.
 const MAX_MEMBERS: usize = 1 << 20;
 
+/// Where the bytes are.
+#[derive(Debug)]
+enum Store {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+impl Store {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read_at(into, at),
+            Self::Memory(bytes) => {
+                let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                bytes.get(from..).unwrap_or_default().read(into)
+            }
+        }
+    }
+}
+
 /// A dump that can be read more than once.
 #[derive(Debug)]
 pub struct Origin {
     path: PathBuf,
-    file: Arc<File>,
+    file: Arc<Store>,
     stored_bytes: u64,
     gzip: bool,
     inflated: OnceLock<Inflated>,
@@ -56,15 +75,27 @@ impl Origin {
         if metadata.is_dir() {
             return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
         }
-        let mut head = [0; 2];
-        let gzip = file.read_at(&mut head, 0).map_err(failed)? == 2 && head == GZIP;
-        Ok(Self {
+        Self::of(path, Store::File(file), metadata.len()).map_err(failed)
+    }
+
+    /// A dump that is in memory already.
+    pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Self {
+        let stored_bytes = bytes.len() as u64;
+        let failed = |_| Self {
             path: path.to_path_buf(),
-            file: Arc::new(file),
-            stored_bytes: metadata.len(),
-            gzip,
+            file: Arc::new(Store::Memory(Vec::new())),
+            stored_bytes: 0,
+            gzip: false,
             inflated: OnceLock::new(),
-        })
+        };
+        Self::of(path, Store::Memory(bytes), stored_bytes).unwrap_or_else(failed)
+    }
+
+    fn of(path: &Path, store: Store, stored_bytes: u64) -> io::Result<Self> {
+        let mut head = [0; 2];
+        let gzip = store.read_at(&mut head, 0)? == 2 && head == GZIP;
+        let (path, file) = (path.to_path_buf(), Arc::new(store));
+        Ok(Self { path, file, stored_bytes, gzip, inflated: OnceLock::new() })
     }
 
     /// The file.
@@ -125,7 +156,7 @@ pub struct Reader<'a>(Kind<'a>);
 
 #[derive(Debug)]
 enum Kind<'a> {
-    Plain(&'a File),
+    Plain(&'a Store),
     Gzip(Box<GzipReader<'a>>),
     Piped(Piped<'a>),
 }
@@ -169,7 +200,7 @@ impl Reader<'_> {
 /// A file from a place on, as `Read`.
 #[derive(Debug)]
 struct From {
-    file: Arc<File>,
+    file: Arc<Store>,
     at: u64,
 }
 
@@ -218,7 +249,7 @@ struct Members {
 }
 
 impl Members {
-    fn from(file: &Arc<File>, member: Member) -> Self {
+    fn from(file: &Arc<Store>, member: Member) -> Self {
         let from = From { file: Arc::clone(file), at: member.stored_at };
         let counted = Counted { inner: BufReader::with_capacity(128 << 10, from), at: member.stored_at };
         Self { decoder: Some(GzDecoder::new(counted)), at: member.at, begun: vec![member], problem: None }
@@ -431,7 +462,7 @@ impl Drop for Piped<'_> {
     }
 }
 
-fn inflate(file: &Arc<File>, full: &SyncSender<Block>, empty: &Receiver<Vec<u8>>) {
+fn inflate(file: &Arc<Store>, full: &SyncSender<Block>, empty: &Receiver<Vec<u8>>) {
     let mut members = Members::from(file, Member { stored_at: 0, at: 0 });
     loop {
         let mut block = empty.try_recv().unwrap_or_default();

@@ -73,8 +73,6 @@ pub struct Walk<'a> {
     pub truncated: Option<u64>,
     /// Where the walk ended.
     pub ended_at: u64,
-    /// Dump records seen, whole or in part.
-    pub dump_records: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -89,7 +87,6 @@ impl<'a> Walk<'a> {
             end_seen: false,
             truncated: None,
             ended_at: 0,
-            dump_records: 0,
         }
     }
 
@@ -142,7 +139,6 @@ impl<'a> Walk<'a> {
             let left = self.size_bytes.map(|size| size.saturating_sub(body_at));
             if tag == HEAP_DUMP || tag == HEAP_DUMP_SEGMENT {
                 let length = self.dump_length(tag, length, left)?;
-                self.dump_records += 1;
                 if !V::HEAP {
                     if !self.pass(at, length, left)? {
                         return Ok(());

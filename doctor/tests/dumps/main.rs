@@ -1,0 +1,4 @@
+//! Heap dumps of every shape: written by hand, and made by the JVMs that are at hand.
+
+mod shapes;
+mod writer;
