@@ -63,7 +63,7 @@ pub fn fuzz_evidence(data: &[u8]) {
     for file in &evidence.files {
         check(&file.problems);
     }
-    let found = findings::diagnose(&evidence);
+    let found = findings::diagnose(&evidence, &[]);
     for language in [Language::English, Language::Chinese] {
         let layout = Layout { width: 80, colour: false, language };
         let text = findings::evidence_text(&evidence, layout) + &findings::findings_text(&found, layout);

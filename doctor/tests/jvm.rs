@@ -186,7 +186,7 @@ fn a_real_jvm_is_understood_line_by_line() {
         assert_eq!(evidence.heap_infos[0].value.collector.unwrap().0, "G1");
         assert!(evidence.heap_infos[0].value.used.unwrap().0 > 0);
 
-        let facts = Facts::of(&evidence);
+        let facts = Facts::of(&evidence, &[]);
         let java = facts.java.as_ref().unwrap().value;
         assert_eq!(facts.limit.as_ref().unwrap().value, (LIMIT_BYTES, LimitReason::Flag));
         let version = evidence.system_properties[0].value.get("java.version").unwrap().0;
@@ -199,7 +199,7 @@ fn a_real_jvm_is_understood_line_by_line() {
         assert!(other.malloc.unwrap().abs_diff(rounded.categories["Other"].malloc.unwrap()) < 256 << 10);
         let caches = evidence.class_histograms[0].value.instances("sun.nio.ch.Util$BufferCache");
         let pool = facts.pool_used.as_ref().unwrap().value;
-        let ids: Vec<_> = diagnose(&evidence).into_iter().map(|finding| finding.id).collect();
+        let ids: Vec<_> = diagnose(&evidence, &[]).into_iter().map(|finding| finding.id).collect();
         let has = |id: &str| ids.contains(&id);
         assert!(
             has("cached-buffer-setting-ignored") && has("oom-flags-silent") && has("limit-in-force"),
@@ -256,7 +256,7 @@ fn the_heap_of_every_collector_is_understood() {
             assert!(heap.used.is_some() && heap.committed.is_some(), "{heap:?}");
             assert!(evidence.native_memory[0].value.disabled.is_some());
             // Without the flag the limit is the heap's.
-            let limit = Facts::of(&evidence).limit.unwrap().value;
+            let limit = Facts::of(&evidence, &[]).limit.unwrap().value;
             assert_eq!(limit, (192 << 20, LimitReason::Heap));
         }
     }

@@ -70,6 +70,8 @@ def capture(broker, directory):
         with open(directory / command.replace(" ", "_"), "wb") as out:
             subprocess.run(["jcmd", str(broker.pid), *command.split(" ", 1)], stdout=out, stderr=subprocess.STDOUT,
                            check=True, timeout=60)
+    subprocess.run(["jcmd", str(broker.pid), "GC.heap_dump", str(directory / "heap.hprof")], check=True, timeout=120,
+                   stdout=subprocess.DEVNULL)
     for name in ("broker.log", "server.properties"):
         (directory / name).write_bytes((broker.dir / name).read_bytes())
 
@@ -127,6 +129,14 @@ def incident(base, check):
     check("the HTTP request is decoded", "an HTTP GET" in foreign.get("title", ""), foreign)
     check("the setting without effect is named", "cached-buffer-setting-ignored" in found, list(found))
     check("the flags that did not fire are named", found.get("oom-flags-silent", {}).get("severity") == "warning", found)
+    kept = found.get("thread-buffers", {})
+    says = [proof["says"] for proof in kept.get("evidence", [])]
+    check("the dump names the threads and their bytes",
+          any(f"network PLAINTEXT: 2 of 4 threads, {2 * REQUEST:,} bytes" in text for text in says), says)
+    frees = {remedy["frees_bytes"] for remedy in kept.get("remedies", [])}
+    check("and what the cure frees", 2 * REQUEST in frees, frees)
+    dump = report["dumps"][0]
+    check("its account is exact", dump["direct"]["exact"] and dump["conclusive"], dump["conclusions"])
     check("the limit in force is the flag", f"{LIMIT:,} bytes" in found.get("limit-in-force", {}).get("title", ""))
     return evidence / "server.properties"
 

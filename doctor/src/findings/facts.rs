@@ -1,11 +1,33 @@
 //! What the pieces of evidence say together: the JVM, its heap, the limit of direct memory and why it is that, the pool,
 //! the broker's settings. Each fact keeps the places that it was read from.
 
+use std::path::Path;
+
+use crate::account::Account;
 use crate::evidence::{
     BrokerLog, Evidence, Found, MemoryKind, Metric, NativeMemory, OutOfMemory, ServerProperties, as_bytes,
 };
+use crate::heap::Heap;
 
-use super::Proof;
+use super::{Proof, exact};
+
+/// A heap dump and its account.
+#[derive(Debug, Clone, Copy)]
+pub struct Dump<'e> {
+    /// The file as it was given.
+    pub path: &'e Path,
+    /// What was read.
+    pub heap: &'e Heap,
+    /// What it adds up to.
+    pub account: &'e Account,
+}
+
+impl Dump<'_> {
+    /// The dump as a place.
+    pub(super) fn proof(&self, says: impl Into<String>) -> Proof {
+        Proof { file: self.path.to_path_buf(), line: 0, says: says.into() }
+    }
+}
 
 /// A fact and where it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,15 +45,17 @@ pub enum LimitReason {
     Flag,
     /// There is no flag, so it is as large as the heap may grow.
     Heap,
-    /// Only a failure's message names it.
+    /// Only a failure's message or a dump names it.
     Message,
 }
 
 /// Facts about one JVM and its broker.
 #[derive(Debug)]
 pub struct Facts<'e> {
-    /// All of it.
+    /// All texts.
     pub evidence: &'e Evidence,
+    /// The dumps.
+    pub dumps: Vec<Dump<'e>>,
     /// Major version of the JDK.
     pub java: Option<Cited<u32>>,
     /// What the heap may grow to, in bytes.
@@ -44,13 +68,30 @@ pub struct Facts<'e> {
 
 impl<'e> Facts<'e> {
     /// Puts the evidence together.
-    pub fn of(evidence: &'e Evidence) -> Self {
-        let mut facts = Self { evidence, java: None, max_heap: None, limit: None, pool_used: None };
+    pub fn of(evidence: &'e Evidence, dumps: &[Dump<'e>]) -> Self {
+        let mut facts = Self {
+            evidence,
+            dumps: dumps.to_vec(),
+            java: None,
+            max_heap: None,
+            limit: None,
+            pool_used: None,
+        };
         facts.java = facts.find_java();
         facts.max_heap = facts.find_max_heap();
         facts.limit = facts.find_limit();
-        facts.pool_used = facts.metric(Metric::BufferPoolUsed, "direct");
+        facts.pool_used = facts.metric(Metric::BufferPoolUsed, "direct").or_else(|| facts.pool_of_dump());
         facts
+    }
+
+    /// The direct pool as the last dump's JVM counted it.
+    fn pool_of_dump(&self) -> Option<Cited<u64>> {
+        self.dumps.iter().rev().find_map(|dump| {
+            let pool = dump.account.direct.counted?;
+            let says =
+                format!("java.nio.Bits: {} bytes in {} buffers", exact(pool.used_bytes), exact(pool.count));
+            Some(Cited { value: pool.used_bytes, proofs: vec![dump.proof(says)] })
+        })
     }
 
     /// A place in a file.
@@ -162,6 +203,10 @@ impl<'e> Facts<'e> {
 
     /// `jdk.nio.maxCachedBufferSize` as the JDK reads it: a plain number, everything else is ignored.
     pub fn max_cached_buffer(&self) -> Option<u64> {
+        let in_force = self.dumps.iter().rev().find_map(|dump| dump.heap.statics.max_cached_buffer_bytes);
+        if let Some(bytes) = in_force {
+            return Some(bytes).filter(|bytes| i64::try_from(*bytes).is_ok_and(|bytes| bytes < i64::MAX));
+        }
         let found = self.system_properties(|name| name == "jdk.nio.maxCachedBufferSize");
         let (_, value, _) = found.first()?;
         let number: i64 = value.parse().ok()?;
@@ -285,7 +330,13 @@ impl<'e> Facts<'e> {
             Some((failure.limit?, self.failure_proof(log.file, failure)))
         });
         let started_without = !evidence.vm_flags.is_empty() || !evidence.command_lines.is_empty();
-        match (flag, message) {
+        // A dump's own field is as good as a message.
+        let field = || {
+            let (dump, limit) =
+                self.dumps.iter().rev().find_map(|dump| Some((dump, dump.account.limit_bytes?)))?;
+            Some((limit, dump.proof(format!("java.nio.Bits.MAX_MEMORY = {} bytes", exact(limit)))))
+        };
+        match (flag, message.or_else(field)) {
             (Some((bytes, flag)), Some((limit, message))) if bytes == limit => {
                 Some(Cited { value: (limit, LimitReason::Flag), proofs: vec![flag, message] })
             }
@@ -329,7 +380,7 @@ mod tests {
         for text in texts {
             evidence.read(Path::new("x"), text.as_bytes());
         }
-        Facts::of(&evidence).limit.map(|limit| limit.value)
+        Facts::of(&evidence, &[]).limit.map(|limit| limit.value)
     }
 
     #[test]
@@ -372,7 +423,7 @@ mod tests {
             let mut evidence = Evidence::default();
             let text = format!("java.version=17\njdk.nio.maxCachedBufferSize={text}\n");
             evidence.read(Path::new("x"), text.as_bytes());
-            assert_eq!(Facts::of(&evidence).max_cached_buffer(), cap, "{text}");
+            assert_eq!(Facts::of(&evidence, &[]).max_cached_buffer(), cap, "{text}");
         }
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "未设置 -XX:MaxDirectMemorySize，直接内存可增长到与堆同样大（并行与串行收集器少一个 survivor 区）：进程需要两倍于堆的内存。"
         ),
         LimitReason::Message => text!(
-            "The failure's message names it; neither flags nor heap in the evidence explain it.",
-            "数字来自报错信息；证据中的参数与堆大小都不能解释它。"
+            "A failure's message or a dump names it; neither flags nor heap in the evidence explain it.",
+            "数字来自报错信息或堆转储；证据中的参数与堆大小都不能解释它。"
         ),
     };
     let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {

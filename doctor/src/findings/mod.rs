@@ -11,7 +11,9 @@ mod explicit_gc_disabled;
 mod facts;
 mod failure_loop;
 mod foreign_protocol;
+mod garbage;
 mod heap_exhausted;
+mod held_buffers;
 mod kip72_off;
 mod limit_in_force;
 mod map_count;
@@ -23,7 +25,7 @@ mod pool_level;
 mod render;
 mod resident_gap;
 mod several_processes;
-mod size;
+mod thread_buffers;
 mod tls_connections;
 mod uncounted_buffers;
 
@@ -31,10 +33,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-pub use facts::{Cited, Facts, LimitReason};
+pub use crate::report::{bytes as exact, size as human};
+pub use facts::{Cited, Dump, Facts, LimitReason};
 pub use foreign_protocol::decode_size;
 pub use render::{Layout, evidence_text, findings_text};
-pub use size::{exact, human};
 
 use crate::evidence::Evidence;
 
@@ -193,8 +195,11 @@ impl Finding {
 /// A rule: the facts in, what it finds out.
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 22] = [
     direct_exhausted::find,
+    thread_buffers::find,
+    garbage::find,
+    held_buffers::find,
     failure_loop::find,
     foreign_protocol::find,
     explicit_gc_disabled::find,
@@ -215,9 +220,10 @@ const RULES: [Rule; 19] = [
     limit_in_force::find,
 ];
 
-/// Applies every rule; the gravest findings first, among equals those that free the most.
-pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
-    let facts = Facts::of(evidence);
+/// Applies every rule to the texts and to the dumps among them; the gravest findings first, among equals those that free
+/// the most.
+pub fn diagnose(evidence: &Evidence, dumps: &[Dump<'_>]) -> Vec<Finding> {
+    let facts = Facts::of(evidence, dumps);
     let mut findings: Vec<_> = RULES.iter().flat_map(|rule| rule(&facts)).collect();
     findings.extend(several_processes::find(&facts));
     findings.sort_by_key(|finding| (finding.severity, std::cmp::Reverse(finding.frees_bytes())));
@@ -229,6 +235,8 @@ pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::account::Account;
+    use crate::heap::{Allocation, Books, Heap, Held, Thread};
 
     /// The findings about texts, each a file of its own.
     pub(crate) fn findings(texts: &[&str]) -> Vec<Finding> {
@@ -237,7 +245,40 @@ pub(crate) mod tests {
             evidence.read(Path::new(&format!("file-{index}")), text.as_bytes());
         }
         assert_eq!(evidence.unknown().count(), 0, "{:?}", evidence.files);
-        let findings = diagnose(&evidence);
+        checked(diagnose(&evidence, &[]))
+    }
+
+    /// The findings about a dump and texts.
+    pub(crate) fn findings_of_dump(heap: &Heap, texts: &[&str]) -> Vec<Finding> {
+        let mut evidence = Evidence::default();
+        for (index, text) in texts.iter().enumerate() {
+            evidence.read(Path::new(&format!("file-{index}")), text.as_bytes());
+        }
+        let account = Account::of(heap);
+        checked(diagnose(&evidence, &[Dump { path: Path::new("heap.hprof"), heap, account: &account }]))
+    }
+
+    pub(crate) fn thread(name: &str) -> Thread {
+        Thread { id: 1, name: Some(name.to_owned()), class: "java.lang.Thread".to_owned(), caches: 1 }
+    }
+
+    pub(crate) fn buffer(bytes: u64, held: Held, books: Books) -> Allocation {
+        Allocation {
+            id: 1,
+            class: "java.nio.DirectByteBuffer".to_owned(),
+            bytes,
+            capacity: bytes,
+            limit: 0,
+            position: 0,
+            address: 0,
+            views: 0,
+            books,
+            held,
+            file: None,
+        }
+    }
+
+    fn checked(findings: Vec<Finding>) -> Vec<Finding> {
         for finding in &findings {
             for text in [&finding.title, &finding.cause] {
                 assert!(!text.en.is_empty() && !text.zh.is_empty(), "{finding:?}");

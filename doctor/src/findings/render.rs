@@ -285,7 +285,7 @@ mod tests {
     fn nothing_in_a_name_commands_the_terminal() {
         let mut evidence = Evidence::default();
         evidence.read(std::path::Path::new("a\u{1b}[2Jb"), &b"num.io.threads=\x1b[31mx\n"[..]);
-        let found = crate::findings::diagnose(&evidence);
+        let found = crate::findings::diagnose(&evidence, &[]);
         let text = evidence_text(&evidence, layout(80, Language::English))
             + &findings_text(&found, layout(80, Language::English));
         assert!(!text.contains('\u{1b}') && text.contains("num.io.threads"), "{text}");

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use weir_doctor::account::Account;
 use weir_doctor::evidence::{Evidence, collect};
-use weir_doctor::findings::{Finding, Language, Layout, diagnose, evidence_text, findings_text};
+use weir_doctor::findings::{Dump, Finding, Language, Layout, diagnose, evidence_text, findings_text};
 use weir_doctor::heap::{Heap, Options, Progress};
 use weir_doctor::report::{self, Style};
 
@@ -33,7 +33,6 @@ pub(crate) struct Arguments {
 /// Reads the evidence and prints what it means. A dump that cannot be read does not keep the rest from being reported.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let evidence = collect(&arguments.paths).map_err(|error| error.to_string())?;
-    let findings = diagnose(&evidence);
     let mut failed = Vec::new();
     let mut accounts = Vec::new();
     for dump in evidence.heap_dumps() {
@@ -42,6 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             Err(error) => failed.push(error),
         }
     }
+    let dumps: Vec<_> =
+        accounts.iter().map(|(account, heap)| Dump { path: &heap.condition.path, heap, account }).collect();
+    let findings = diagnose(&evidence, &dumps);
     if arguments.format == "json" {
         print(&format!("{:#}\n", as_json(&evidence, &findings, &accounts)))?;
     } else {
@@ -51,10 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         for (account, heap) in &accounts {
             print(&format!("{}\n", report::text(heap, account, Style { width, colour })))?;
         }
-        // Findings come from texts alone: without any, their absence says nothing.
-        if !findings.is_empty() || evidence.files.len() > accounts.len() + failed.len() {
-            print(&findings_text(&findings, layout))?;
-        }
+        print(&findings_text(&findings, layout))?;
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nweir: ")) }
 }
