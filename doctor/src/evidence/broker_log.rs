@@ -2,7 +2,9 @@
 //! of itself. Any layout of log4j; excerpts of a few lines are enough.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use weir_metadata::properties::Origin;
 
 use super::Parser;
@@ -103,7 +105,8 @@ pub struct BrokerLog {
 pub(crate) struct BrokerLogParser {
     found: BrokerLog,
     gc: GcLogParser,
-    head: Head,
+    /// First line of the present entry.
+    head: String,
     pending: Option<OutOfMemory>,
     config: Option<(ServerProperties, u64)>,
     room: Room,
@@ -119,6 +122,34 @@ struct Head {
     role: Option<ThreadRole>,
 }
 
+/// Most of an entry's first line that is kept, in bytes.
+const MAX_HEAD_BYTES: usize = 4096;
+
+/// What makes a line worth a look: one pass over it, because nearly all lines of a log have none of this.
+static TELLING: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::new([
+        "OutOfMemoryError",
+        "OutOfDirectMemoryError",
+        "of direct buffer memory",
+        "Invalid receive (size = ",
+        "java.io.IOException: Map failed",
+        "os::commit_memory(",
+        // What tells of more, but is no sign of trouble by itself.
+        "Processor got uncaught exception",
+        "KafkaConfig values:",
+        "Kafka version: ",
+    ])
+    .ok()
+});
+
+/// Number of the patterns above that alone say what a file is about.
+const SIGNS: usize = 6;
+
+/// Whether a line holds one of [`TELLING`].
+fn has_word(text: &str) -> bool {
+    TELLING.as_ref().is_none_or(|words| words.is_match(text))
+}
+
 /// Whether a line is one of a broker's log.
 pub(crate) fn is_log_line(text: &str) -> bool {
     is_telling(text) || (level(text).is_some() && (date_ms(text).is_some() || text.starts_with('[')))
@@ -126,25 +157,30 @@ pub(crate) fn is_log_line(text: &str) -> bool {
 
 /// Whether a line alone says what this file is about.
 fn is_telling(text: &str) -> bool {
-    text.contains("OutOfMemoryError")
-        || text.contains("OutOfDirectMemoryError")
-        || text.contains("of direct buffer memory")
-        || text.contains("Invalid receive (size = ")
-        || text.contains("java.io.IOException: Map failed")
-        || text.contains("os::commit_memory(")
+    TELLING
+        .as_ref()
+        .is_some_and(|words| words.find_iter(text).any(|found| found.pattern().as_usize() < SIGNS))
 }
 
-/// The level word near the start of a line.
-fn level(text: &str) -> Option<&'static str> {
-    let start = text.get(..200).unwrap_or_else(|| text.chars().next().map_or("", |_| text));
-    ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"].into_iter().find(|level| {
-        start.match_indices(level).any(|(at, _)| {
-            let before = start.as_bytes().get(at.wrapping_sub(1)).copied();
-            let after = start.as_bytes().get(at + level.len()).copied();
-            before.is_none_or(|byte| b" ]\"[".contains(&byte))
-                && after.is_none_or(|byte| b" ]\"[:,".contains(&byte))
-        })
-    })
+/// The level word near the start of a line, and where it is.
+fn level(text: &str) -> Option<(usize, &'static str)> {
+    const LEVELS: [&str; 6] = ["INFO", "WARN", "ERROR", "DEBUG", "TRACE", "FATAL"];
+    let mut start = 0;
+    let delimiter = |byte: &u8| b" ]\"[:,".contains(byte);
+    let bytes = text.as_bytes();
+    let bytes = bytes.get(..200).unwrap_or(bytes);
+    while start < bytes.len() {
+        let rest = bytes.get(start..)?;
+        let length = rest.iter().position(delimiter).unwrap_or(rest.len());
+        if matches!(length, 4 | 5) {
+            let word = rest.get(..length)?;
+            if let Some(level) = LEVELS.iter().find(|level| level.as_bytes() == word) {
+                return Some((start, level));
+            }
+        }
+        start += length + 1;
+    }
+    None
 }
 
 impl Parser for BrokerLogParser {
@@ -180,15 +216,24 @@ impl Parser for BrokerLogParser {
         let belongs = trimmed.starts_with("Caused by:") || is_exception(trimmed);
         if !belongs {
             self.flush(problems);
-            if level(text).is_some() || text.contains(" in thread ") {
+            if level(text).is_some() || text.starts_with("Exception") {
                 self.found.entries += 1;
-                self.head = head(text);
-            } else {
-                self.head.at_ms = date_ms(text).or(self.head.at_ms);
+                let end = text.floor_char_boundary(MAX_HEAD_BYTES);
+                self.head.clear();
+                self.head.push_str(text.get(..end).unwrap_or_default());
             }
         }
+        if !has_word(text) {
+            return;
+        }
+        if !belongs && level(text).is_none() && !text.starts_with("Exception") && date_ms(text).is_some() {
+            // No entry that we know the layout of, but one with a time of its own.
+            let end = text.floor_char_boundary(MAX_HEAD_BYTES);
+            self.head.clear();
+            self.head.push_str(text.get(..end).unwrap_or_default());
+        }
         if text.contains("Processor got uncaught exception") {
-            self.found.processor_errors.add(line.number, self.head.at_ms);
+            self.found.processor_errors.add(line.number, date_ms(&self.head));
         }
         if let Some((_, rest)) = text.split_once("Invalid receive (size = ") {
             self.refused(rest, line, problems);
@@ -255,7 +300,7 @@ fn between(text: &str, start: &str, end: &str) -> Option<String> {
 
 /// `[data-plane-kafka-network-thread-...] ERROR ...`: a bracket before the level that holds no date and no level.
 fn bracketed_thread(text: &str) -> Option<String> {
-    let level_at = text.find(level(text)?)?;
+    let (level_at, _) = level(text)?;
     text.get(..level_at)?
         .split('[')
         .filter_map(|part| part.split_once(']'))
@@ -338,6 +383,7 @@ impl BrokerLogParser {
     }
 
     fn refused(&mut self, rest: &str, line: Line<'_>, problems: &mut Problems) {
+        let head = head(&self.head);
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(rest.len());
         let Some(size) = rest.get(..end).and_then(|digits| digits.parse::<i64>().ok()) else {
             problems.add(line.number, format!("no size in {:?}", excerpt(line.text)));
@@ -355,8 +401,8 @@ impl BrokerLogParser {
             let (_, rest) = rest.split_once("larger than ")?;
             rest.split(')').next()?.trim().parse().ok()
         });
-        entry.repeats.add(line.number, self.head.at_ms);
-        if let Some(peer) = self.head.peer.clone()
+        entry.repeats.add(line.number, head.at_ms);
+        if let Some(peer) = head.peer
             && entry.peers.len() < MAX_PEERS
             && !entry.peers.contains(&peer)
         {
@@ -367,8 +413,9 @@ impl BrokerLogParser {
     /// Puts the failure that has its stack by now into its group.
     fn flush(&mut self, problems: &mut Problems) {
         let Some(mut failure) = self.pending.take() else { return };
+        let head = head(&self.head);
         if failure.role == ThreadRole::Other
-            && let Some(role) = self.head.role.clone()
+            && let Some(role) = head.role
         {
             failure.role = role;
         }
@@ -393,13 +440,13 @@ impl BrokerLogParser {
             }
         };
         let Some(group) = groups.get_mut(place) else { return };
-        group.repeats.add(line, self.head.at_ms);
+        group.repeats.add(line, head.at_ms);
         group.allocated = group.allocated.max(failure.allocated);
         group.limit = failure.limit.or(group.limit);
         if group.stack.is_empty() {
             group.stack = failure.stack;
         }
-        if let Some(thread) = self.head.thread.clone()
+        if let Some(thread) = head.thread
             && group.threads.len() < MAX_THREADS
             && !group.threads.contains(&thread)
         {

@@ -33,9 +33,15 @@ impl GcLog {
 
 /// Whether a line is one of a GC log.
 pub(crate) fn is_gc_line(text: &str) -> bool {
-    (text.starts_with('[') && (text.contains("][gc") || text.contains("][safepoint")))
+    is_unified(text)
         || text.starts_with("CommandLine flags: ")
         || (uptime_or_date(text) && (text.contains(": [GC (") || text.contains(": [Full GC (")))
+}
+
+/// `[0.886s][info][gc,start ] ...`: decorations without a blank between them, one of them a tag of the collector.
+fn is_unified(text: &str) -> bool {
+    let Some((_, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else { return false };
+    rest.starts_with('[') && (rest.contains("[gc") || rest.contains("[safepoint"))
 }
 
 fn uptime_or_date(text: &str) -> bool {

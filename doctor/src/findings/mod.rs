@@ -22,12 +22,14 @@ mod oom_flags;
 mod plan_over_limit;
 mod pool_depleted;
 mod pool_level;
+mod remote_fetches;
 mod render;
 mod resident_gap;
 mod several_processes;
 mod thread_buffers;
 mod tls_connections;
 mod uncounted_buffers;
+mod waiting_threads;
 
 use std::path::PathBuf;
 
@@ -195,8 +197,10 @@ impl Finding {
 /// A rule: the facts in, what it finds out.
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 24] = [
     direct_exhausted::find,
+    waiting_threads::find,
+    remote_fetches::find,
     thread_buffers::find,
     garbage::find,
     held_buffers::find,

@@ -1,0 +1,82 @@
+//! Results of tiered reads wait on the heap for their consumers: up to a whole fetch each.
+
+use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+
+const CLASS: &str = "kafka.server.DelayedRemoteFetch";
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(heap) = &facts.max_heap else { return Vec::new() };
+    let largest = facts
+        .evidence
+        .class_histograms
+        .iter()
+        .filter_map(|found| Some((found.file, found.value.classes.get(CLASS)?)))
+        .max_by_key(|(_, row)| row.instances);
+    let Some((file, row)) = largest else { return Vec::new() };
+    let settings = facts.settings();
+    let each = settings.map_or(57_671_680, |settings| settings.value.number("fetch.max.bytes").value);
+    let each = u64::try_from(each).unwrap_or(0);
+    let bytes = row.instances.saturating_mul(each);
+    if bytes < heap.value / 4 {
+        return Vec::new();
+    }
+    let mut evidence = vec![facts.proof(file, row.line, format!("{} × {CLASS}", row.instances))];
+    evidence.extend(settings.map(|settings| facts.setting_proof(settings, "fetch.max.bytes")));
+    evidence.extend(heap.proofs.iter().cloned());
+    let (count, each_text, size, total) =
+        (exact(row.instances), exact(each), human(bytes), human(heap.value));
+    vec![Finding {
+        id: "remote-fetch-results",
+        severity: if bytes >= heap.value { Severity::Warning } else { Severity::Note },
+        title: text!(
+            "{count} tiered reads may hold up to {size} of a heap of {total}",
+            "{count} 个分层读取最多可占用 {total} 堆中的 {size}"
+        ),
+        cause: text!(
+            "Each tiered read allocates its whole fetch on the heap, up to {each_text} bytes, also when the segment has \
+             less; finished ones wait in purgatory, queue or socket, at most one for each connection, and no thread count \
+             bounds them.",
+            "每次分层读取都会在堆上按整次拉取分配，最多 {each_text} 字节，即使段尾没有那么多；完成后还在 purgatory、队列或套接字中等待，\
+             每个连接最多一个，线程数限制不了它们。"
+        ),
+        evidence,
+        remedies: vec![
+            Remedy::new(
+                text!(
+                    "lower fetch.max.bytes, or max.partition.fetch.bytes of the consumers",
+                    "降低 fetch.max.bytes，或消费者的 max.partition.fetch.bytes"
+                ),
+                true,
+            )
+            .caution(text!(
+                "a release with KAFKA-19763 keeps results longer than they are needed: update as well",
+                "受 KAFKA-19763 影响的版本会过久保留结果：请同时升级"
+            )),
+        ],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::one;
+
+    #[test]
+    fn waiting_results_are_weighed_against_the_heap() {
+        let histogram = |count: u64| {
+            format!(
+                " num     #instances         #bytes  class name (module)\n   1: {count} 16 {CLASS}\nTotal 9 9\n"
+            )
+        };
+        let heap = "-XX:MaxHeapSize=1073741824\n";
+        let found = one("remote-fetch-results", &[&histogram(40), heap]).unwrap();
+        assert_eq!(found.severity, Severity::Warning);
+        assert!(
+            found.title.en.contains("40 tiered reads may hold up to 2.15 GiB of a heap of 1.00 GiB"),
+            "{found:?}"
+        );
+        assert_eq!(one("remote-fetch-results", &[&histogram(6), heap]).unwrap().severity, Severity::Note);
+        assert!(one("remote-fetch-results", &[&histogram(2), heap]).is_none());
+        assert!(one("remote-fetch-results", &[&histogram(40), heap, "fetch.max.bytes=1048576\n"]).is_none());
+    }
+}
