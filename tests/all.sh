@@ -8,6 +8,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 exec </dev/null
 source tests/steps.sh
+[ "${1-}" != --without ] || without=$2
 dir=${WEIR_INTEROP_DIR:-$root/target/interop}
 
 # One build for everything that follows: optimised, with assertions.

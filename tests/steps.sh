@@ -1,13 +1,21 @@
 # Sourced: runs the steps of a check one after the other, each under a limit of its own, and says what each took.
-steps=()
+steps=() running= without=
 
 # step NAME LIMIT COMMAND...: runs a command for at most LIMIT seconds; the check ends with the step that fails.
-# The limits are several times what a step takes on two cores: they give a hang its name.
+# The limits are several times what a step takes on two cores: they give a hang its name. The step named by `without`
+# is left out.
 step() {
   local name=$1 limit=$2 began=$SECONDS code=0
+  [ "$name" != "$without" ] || return 0
   shift 2
   printf '\n==> %s\n' "$name"
-  timeout --kill-after=20 "$limit" "$@" || code=$?
+  # In a process group of its own (-m), and waited for, so that a signal to the check ends the step at once and whole.
+  set -m
+  timeout --kill-after=20 "$limit" "$@" &
+  running=$!
+  set +m
+  wait "$running" || code=$?
+  running=
   steps+=("$(printf '%5d s  %s' $((SECONDS - began)) "$name")")
   case $code in
     0) return 0 ;;
@@ -17,6 +25,8 @@ step() {
   step_times >&2
   exit 1
 }
+
+trap '[ -z "$running" ] || { kill "$running"; wait "$running" || true; }; exit 130' INT TERM
 
 # What each step took.
 step_times() { printf '\n'; printf '%s\n' "${steps[@]}"; }
