@@ -33,6 +33,8 @@ entries! {
     fuzz_vm_flags: VmFlagsParser;
     /// `VM.command_line`.
     fuzz_vm_command_line: VmCommandLineParser;
+    /// `VM.version`.
+    fuzz_vm_version: VmVersionParser;
     /// `VM.system_properties`.
     fuzz_system_properties: SystemPropertiesParser;
     /// `VM.native_memory`.
@@ -98,9 +100,10 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 14] = [
+    const ENTRIES: [Entry; 15] = [
         ("vm_flags", fuzz_vm_flags),
         ("vm_command_line", fuzz_vm_command_line),
+        ("vm_version", fuzz_vm_version),
         ("system_properties", fuzz_system_properties),
         ("native_memory", fuzz_native_memory),
         ("class_histogram", fuzz_class_histogram),

@@ -127,6 +127,7 @@ fn a_real_jvm_is_understood_line_by_line() {
             &["VM.flags"][..],
             &["VM.flags", "-all"],
             &["VM.command_line"],
+            &["VM.version"],
             &["VM.system_properties"],
             &["VM.native_memory", "summary"],
             &["VM.native_memory", "detail", "scale=b"],
@@ -149,6 +150,7 @@ fn a_real_jvm_is_understood_line_by_line() {
         for kind in [
             FileKind::VmFlags,
             FileKind::VmCommandLine,
+            FileKind::VmVersion,
             FileKind::SystemProperties,
             FileKind::NativeMemory,
             FileKind::ClassHistogram,

@@ -28,8 +28,8 @@ WEIR = os.environ.get("WEIR_BIN", str(ROOT / "target" / "release" / "weir"))
 REQUEST = 40 << 20
 LIMIT = 96 << 20
 OPTIONS = ("-XX:MaxDirectMemorySize=96m", "-XX:NativeMemoryTracking=summary", "-XX:+HeapDumpOnOutOfMemoryError")
-COMMANDS = ("VM.flags", "VM.flags -all", "VM.command_line", "VM.system_properties", "VM.native_memory summary",
-            "GC.class_histogram", "GC.heap_info", "Thread.print")
+COMMANDS = ("VM.flags", "VM.flags -all", "VM.command_line", "VM.version", "VM.system_properties",
+            "VM.native_memory summary", "GC.class_histogram", "GC.heap_info", "Thread.print")
 
 
 def weir(*arguments):

@@ -187,6 +187,7 @@ impl Parser for BrokerLogParser {
     type Output = BrokerLog;
 
     fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
+        let line = Line { text: without_stamp(line.text), ..line };
         let text = line.text;
         if self.gc.scan(line) {
             self.flush(problems);
@@ -251,6 +252,10 @@ impl Parser for BrokerLogParser {
                     self.pending = Some(failure);
                 }
             }
+            // A log in JSON has the stack in the same line.
+            for frame in text.split("\\tat ").skip(1).take(MAX_FRAMES) {
+                self.frame(frame);
+            }
         }
         if text.contains("KafkaConfig values:") {
             self.config = Some((ServerProperties::default(), line.number));
@@ -271,6 +276,17 @@ impl Parser for BrokerLogParser {
     }
 }
 
+/// A container's log puts a time before every line, also before those of a stack: there it is taken away.
+fn without_stamp(text: &str) -> &str {
+    let Some((stamp, rest)) =
+        text.split_once(' ').filter(|(stamp, _)| stamp.ends_with('Z') && stamp.len() < 40)
+    else {
+        return text;
+    };
+    let continues = rest.starts_with(['\t', '[']) || rest.starts_with("Caused by:") || is_exception(rest);
+    if continues && date_ms(stamp).is_some() { rest } else { text }
+}
+
 /// A line that begins with the name of an exception belongs to the entry before it.
 fn is_exception(text: &str) -> bool {
     let word = text.split([':', ' ']).next().unwrap_or_default();
@@ -280,6 +296,12 @@ fn is_exception(text: &str) -> bool {
 fn head(text: &str) -> Head {
     let thread = between(text, "in thread \"", "\"")
         .or_else(|| between(text, "in thread '", "'"))
+        .or_else(|| {
+            let field = text
+                .split("\",\"")
+                .find_map(|field| field.trim_start_matches(['{', '"']).strip_prefix("thread\":\""))?;
+            Some(field.trim_end_matches(['"', '}']).chars().take(256).collect())
+        })
         .or_else(|| bracketed_thread(text));
     let peer = text
         .split_once(" from /")
@@ -555,6 +577,23 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn logs_of_containers_and_logs_in_json_say_the_same() {
+        let stamped: String =
+            PROCESSOR.lines().map(|line| format!("2026-11-30T11:57:23.200000001Z {line}\n")).collect();
+        let found = read(&stamped);
+        let [group] = &found.out_of_memory[..] else { panic!("{found:?}") };
+        assert_eq!((group.role.clone(), group.requested), (ThreadRole::Network, Some(82_520_280)));
+        assert!(group.is_temporary_buffer() && found.processor_errors.count == 1);
+        let json = r#"{"timestamp":"2026-11-30T11:57:23.100Z","level":"ERROR","thread":"data-plane-kafka-request-handler-3","message":"boom java.lang.OutOfMemoryError: Cannot reserve 9 bytes of direct buffer memory (allocated: 1, limit: 2)\n\tat java.base/sun.nio.ch.Util.getTemporaryDirectBuffer(Util.java:243)\n\tat x.Y.z(Y.java:1)"}"#;
+        let found = read(json);
+        let [group] = &found.out_of_memory[..] else { panic!("{found:?}") };
+        assert_eq!(group.threads, ["data-plane-kafka-request-handler-3"]);
+        assert_eq!(group.role, ThreadRole::RequestHandler);
+        assert!(group.is_temporary_buffer(), "{group:?}");
+        assert!(is_log_line(json) && is_log_line(stamped.lines().next().unwrap()));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::system_properties::{SystemProperties, SystemPropertiesParser};
 use super::thread_print::{ThreadPrint, ThreadPrintParser};
 use super::vm_command_line::{VmCommandLine, VmCommandLineParser};
 use super::vm_flags::{VmFlags, VmFlagsParser};
+use super::vm_version::{VmVersion, VmVersionParser};
 use crate::DoctorError;
 use crate::hprof::is_heap_dump;
 
@@ -38,6 +39,8 @@ pub enum FileKind {
     VmFlags,
     /// `jcmd VM.command_line`.
     VmCommandLine,
+    /// `jcmd VM.version`.
+    VmVersion,
     /// `jcmd VM.system_properties`.
     SystemProperties,
     /// `jcmd VM.native_memory`.
@@ -66,6 +69,7 @@ impl FileKind {
         match self {
             Self::VmFlags => "VM.flags",
             Self::VmCommandLine => "VM.command_line",
+            Self::VmVersion => "VM.version",
             Self::SystemProperties => "VM.system_properties",
             Self::NativeMemory => "VM.native_memory",
             Self::ClassHistogram => "GC.class_histogram",
@@ -111,6 +115,7 @@ pub struct Evidence {
     pub files: Vec<FileNote>,
     pub vm_flags: Vec<Found<VmFlags>>,
     pub command_lines: Vec<Found<VmCommandLine>>,
+    pub versions: Vec<Found<VmVersion>>,
     pub system_properties: Vec<Found<SystemProperties>>,
     pub native_memory: Vec<Found<NativeMemory>>,
     pub class_histograms: Vec<Found<ClassHistogram>>,
@@ -253,6 +258,7 @@ impl Evidence {
         let kind = match active {
             Active::VmFlags(parser) => put!(vm_flags, VmFlags, parser.finish(problems)),
             Active::VmCommandLine(parser) => put!(command_lines, VmCommandLine, parser.finish(problems)),
+            Active::VmVersion(parser) => put!(versions, VmVersion, parser.finish(problems)),
             Active::SystemProperties(parser) => {
                 put!(system_properties, SystemProperties, parser.finish(problems))
             }
@@ -289,6 +295,7 @@ impl Evidence {
 enum Active {
     VmFlags(VmFlagsParser),
     VmCommandLine(VmCommandLineParser),
+    VmVersion(VmVersionParser),
     SystemProperties(SystemPropertiesParser),
     NativeMemory(NativeMemoryParser),
     ClassHistogram(ClassHistogramParser),
@@ -306,6 +313,7 @@ impl Active {
         match kind {
             TextKind::VmFlags => Self::VmFlags(Default::default()),
             TextKind::VmCommandLine => Self::VmCommandLine(Default::default()),
+            TextKind::VmVersion => Self::VmVersion(Default::default()),
             TextKind::SystemProperties => Self::SystemProperties(Default::default()),
             TextKind::NativeMemory => Self::NativeMemory(Default::default()),
             TextKind::ClassHistogram => Self::ClassHistogram(Default::default()),
@@ -335,6 +343,7 @@ impl Active {
         match self {
             Self::VmFlags(parser) => parser.line(line, problems),
             Self::VmCommandLine(parser) => parser.line(line, problems),
+            Self::VmVersion(parser) => parser.line(line, problems),
             Self::SystemProperties(parser) => parser.line(line, problems),
             Self::NativeMemory(parser) => parser.line(line, problems),
             Self::ClassHistogram(parser) => parser.line(line, problems),

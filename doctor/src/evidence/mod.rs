@@ -23,6 +23,7 @@ mod thread_print;
 mod thread_role;
 mod vm_command_line;
 mod vm_flags;
+mod vm_version;
 
 pub use broker_log::{BrokerLog, MemoryKind, OutOfMemory, RefusedReceive};
 pub use class_histogram::{ClassHistogram, ClassRow};
@@ -39,6 +40,7 @@ pub use thread_print::{NativeUse, PrintedThread, ThreadPrint};
 pub use thread_role::ThreadRole;
 pub use vm_command_line::VmCommandLine;
 pub use vm_flags::{Flag, VmFlags};
+pub use vm_version::VmVersion;
 
 pub(crate) use lines::excerpt;
 
@@ -56,6 +58,7 @@ pub(crate) mod parsers {
     pub(crate) use super::thread_print::ThreadPrintParser;
     pub(crate) use super::vm_command_line::VmCommandLineParser;
     pub(crate) use super::vm_flags::VmFlagsParser;
+    pub(crate) use super::vm_version::VmVersionParser;
 }
 
 /// A parser that takes a text line by line. Input is untrusted.

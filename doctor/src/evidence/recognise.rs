@@ -1,12 +1,13 @@
 //! What a text is, from the first line that gives it away.
 
-use super::{broker_log, gc_log, heap_info, jmx, prometheus, server_properties};
+use super::{broker_log, gc_log, heap_info, jmx, prometheus, server_properties, vm_version};
 
 /// A kind of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
     VmFlags,
     VmCommandLine,
+    VmVersion,
     SystemProperties,
     NativeMemory,
     ClassHistogram,
@@ -53,6 +54,9 @@ pub(crate) fn recognise(text: &str, in_jcmd: bool) -> Option<TextKind> {
     }
     if trimmed.starts_with("Full thread dump ") {
         return Some(TextKind::ThreadPrint);
+    }
+    if vm_version::is_head(trimmed) && !trimmed.starts_with('[') {
+        return Some(TextKind::VmVersion);
     }
     if heap_info::is_head(text) {
         return Some(TextKind::HeapInfo);
@@ -103,6 +107,7 @@ mod tests {
             ("-XX:CICompilerCount=2 -XX:+UseG1GC", TextKind::VmFlags),
             ("[Global flags]", TextKind::VmFlags),
             ("VM Arguments:", TextKind::VmCommandLine),
+            ("OpenJDK 64-Bit Server VM version 17.0.15+6", TextKind::VmVersion),
             ("Native Memory Tracking:", TextKind::NativeMemory),
             (" num     #instances         #bytes  class name (module)", TextKind::ClassHistogram),
             ("Full thread dump OpenJDK 64-Bit Server VM (17.0.15+6 mixed mode):", TextKind::ThreadPrint),

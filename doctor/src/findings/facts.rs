@@ -240,6 +240,10 @@ impl<'e> Facts<'e> {
         for found in &evidence.system_properties {
             texts.extend(found.value.get("java.version").map(|(version, line)| (found.file, line, version)));
         }
+        for found in &evidence.versions {
+            let version = found.value.java_version.as_ref();
+            texts.extend(version.map(|(version, line)| (found.file, *line, version.as_str())));
+        }
         for found in &evidence.thread_prints {
             texts.extend(found.value.java_version().map(|(version, line)| (found.file, line, version)));
         }

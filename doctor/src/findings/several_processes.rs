@@ -17,6 +17,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Finding> {
     }
     add(&mut processes, &evidence.vm_flags);
     add(&mut processes, &evidence.command_lines);
+    add(&mut processes, &evidence.versions);
     add(&mut processes, &evidence.system_properties);
     add(&mut processes, &evidence.native_memory);
     add(&mut processes, &evidence.class_histograms);
