@@ -91,6 +91,8 @@ pub(super) fn conclude(heap: &Heap, account: &Account) -> Vec<Conclusion> {
     let threads = "which threads keep which buffers";
     if condition.numbers_redacted {
         add("threads", threads, Holds::No, "all numbers of the dump are redacted".into());
+    } else if heap.threads.is_empty() {
+        add("threads", threads, Holds::No, "the dump has no objects of java.lang.Thread".into());
     } else if complete || exact && account.sum(super::Class::Unknown).count == 0 {
         add("threads", threads, Holds::Yes, "from the threads' own variables".into());
     } else {

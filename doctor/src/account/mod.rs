@@ -213,8 +213,8 @@ impl Account {
                 complete: false,
             });
             owner.sum.add(allocation);
-            if owner.path.is_empty() || allocation.bytes > owner.largest_bytes {
-                owner.largest_bytes = allocation.bytes;
+            owner.largest_bytes = owner.largest_bytes.max(allocation.bytes);
+            if !holder.path.is_empty() && (owner.path.is_empty() || allocation.bytes >= owner.largest_bytes) {
                 owner.path.clone_from(&holder.path);
                 owner.complete = holder.complete;
             }

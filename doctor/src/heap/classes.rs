@@ -374,7 +374,14 @@ impl Classes {
 impl Visitor for Classes {
     fn utf8(&mut self, id: u64, bytes: &[u8]) {
         self.symbols_end = self.place.at;
-        if is_known(bytes) {
+        // The profiling agent of JDK 8 and before writes names of classes with dots.
+        if bytes.contains(&b'.') {
+            let slashed: Vec<u8> =
+                bytes.iter().map(|byte| if *byte == b'.' { b'/' } else { *byte }).collect();
+            if is_known(&slashed) {
+                self.symbols.insert(id, String::from_utf8_lossy(&slashed).into_owned());
+            }
+        } else if is_known(bytes) {
             self.symbols.insert(id, String::from_utf8_lossy(bytes).into_owned());
         }
     }

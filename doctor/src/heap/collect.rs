@@ -219,8 +219,11 @@ impl Objects {
         self.list.extend(objects.into_iter().map(|object| Object { arena, ..object }));
     }
 
-    /// To be called when all were taken over.
+    /// To be called when all were taken over. Of an object that is there more than once (a file with several dumps), the last
+    /// one counts.
     pub(crate) fn index(&mut self) {
+        self.list.sort_by_key(|object| (object.id, std::cmp::Reverse(object.at)));
+        self.list.dedup_by_key(|object| object.id);
         self.list.sort_by_key(|object| object.at);
         for (index, object) in self.list.iter().enumerate() {
             self.by_id.insert(object.id, index as u32);

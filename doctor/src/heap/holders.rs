@@ -4,6 +4,7 @@
 //! References that do not keep an object alive (`Reference.referent`) are not followed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 
 use crate::hprof::Root;
 
@@ -12,21 +13,8 @@ use super::search::{By, Referrer, Referrers};
 
 /// Objects whose referrers are asked for in one pass.
 pub(crate) const MAX_FRONTIER: usize = 1 << 17;
-/// Objects that are looked at for one answer.
-const MAX_VISITED: usize = 4_096;
-
-/// What is known of the way up from an object.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It ends in a root.
-    Held,
-    /// Nothing refers to it, or only what nothing refers to.
-    Dead,
-    /// These were not searched for yet.
-    Open(Vec<u64>),
-    /// There are more referrers than are kept.
-    Unclear,
-}
+/// Different steps of a way that are kept; a longer way loses those in the middle.
+const MAX_STEPS: u32 = 48;
 
 /// One step of the way, from the root down: an object's class and how it refers to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,17 +27,83 @@ pub(crate) enum Step {
     Static { class: u64, name: u64 },
     /// A root.
     Root(Root),
+    /// Steps that are left out.
+    More,
 }
 
 /// The way down to a buffer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Way {
-    /// From the top down.
-    pub(crate) steps: Vec<Step>,
+    /// From the top down; each as often as it follows itself.
+    pub(crate) steps: Vec<(Step, u32)>,
     /// Whether the top is a root.
     pub(crate) complete: bool,
     /// The thread that the top is a part of.
     pub(crate) thread: Option<u64>,
+}
+
+/// The way from a root down to an object; objects share the ways of what holds them.
+#[derive(Debug)]
+struct Path {
+    above: Option<Rc<Path>>,
+    step: Step,
+    count: u32,
+    steps: u32,
+    thread: Option<u64>,
+}
+
+impl Path {
+    fn root(step: Step, thread: Option<u64>) -> Rc<Self> {
+        Rc::new(Self { above: None, step, count: 1, steps: 1, thread })
+    }
+
+    fn then(self: &Rc<Self>, step: Step) -> Rc<Self> {
+        let Self { thread, steps, .. } = **self;
+        if self.step == step && steps > 1 {
+            // One more node of a list.
+            let count = self.count.saturating_add(1);
+            return Rc::new(Self { above: self.above.clone(), step, count, steps, thread });
+        }
+        if steps < MAX_STEPS {
+            let above = if steps + 1 == MAX_STEPS { self.then_more() } else { Rc::clone(self) };
+            return Rc::new(Self { above: Some(above), step, count: 1, steps: steps + 1, thread });
+        }
+        Rc::new(Self { above: self.above.clone(), step, count: 1, steps, thread })
+    }
+
+    fn then_more(self: &Rc<Self>) -> Rc<Self> {
+        let Self { thread, steps, .. } = **self;
+        Rc::new(Self { above: Some(Rc::clone(self)), step: Step::More, count: 1, steps, thread })
+    }
+
+    fn way(&self) -> Way {
+        let mut steps = vec![(self.step, self.count)];
+        let mut at = &self.above;
+        while let Some(path) = at {
+            steps.push((path.step, path.count));
+            at = &path.above;
+        }
+        steps.reverse();
+        Way { steps, complete: true, thread: self.thread }
+    }
+}
+
+/// Objects that a root holds, as far as is known, and the shortest way to each.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    paths: HashMap<u64, (u32, Rc<Path>)>,
+}
+
+impl Reached {
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.paths.contains_key(&id)
+    }
+
+    /// The shortest way to one of `starts`.
+    pub(crate) fn way(&self, starts: &[u64]) -> Option<Way> {
+        let found = starts.iter().filter_map(|id| self.paths.get(id));
+        found.min_by_key(|(length, _)| *length).map(|(_, path)| path.way())
+    }
 }
 
 /// What the passes found so far.
@@ -63,6 +117,10 @@ enum Above {
     Root,
     Thread(u64),
     Object(u64),
+}
+
+fn is_frame(by: By) -> bool {
+    matches!(by, By::Root(Root::JavaFrame { .. } | Root::JniLocal { .. }))
 }
 
 impl Graph {
@@ -86,92 +144,122 @@ impl Graph {
         self.referrers.get(&id).map_or(&[], |referrers| &referrers.list)
     }
 
-    /// Whether one of `starts` is held.
-    pub(crate) fn standing(&self, classes: &Classes, starts: &[u64]) -> Standing {
-        let mut seen: HashSet<u64> = starts.iter().copied().collect();
-        let mut queue: VecDeque<u64> = starts.iter().copied().collect();
+    /// Objects by what holds them, in an order that does not depend on threads.
+    fn below(&self, classes: &Classes) -> HashMap<u64, Vec<(u64, Referrer)>> {
+        let mut below: HashMap<u64, Vec<(u64, Referrer)>> = HashMap::new();
+        for id in self.sorted() {
+            for referrer in self.of(id) {
+                if let Above::Object(object) = Self::above(classes, referrer.by) {
+                    below.entry(object).or_default().push((id, *referrer));
+                }
+            }
+        }
+        below
+    }
+
+    fn sorted(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.referrers.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// What roots hold; local variables, the weakest of reasons, count after all others and only if `frames`.
+    pub(crate) fn reached(&self, classes: &Classes, frames: bool) -> Reached {
+        let below = self.below(classes);
+        let mut reached = Reached::default();
+        let mut queue = VecDeque::new();
+        for by_frames in [false, true] {
+            if by_frames && !frames {
+                break;
+            }
+            for id in self.sorted() {
+                let root = self.of(id).iter().find_map(|referrer| {
+                    let thread = match Self::above(classes, referrer.by) {
+                        Above::Object(_) => return None,
+                        Above::Thread(thread) => Some(thread),
+                        Above::Root => None,
+                    };
+                    (is_frame(referrer.by) == by_frames).then_some((referrer, thread))
+                });
+                if let Some((referrer, thread)) = root
+                    && !reached.has(id)
+                {
+                    let length = if by_frames { u32::MAX / 2 } else { 1 };
+                    reached.paths.insert(id, (length, Path::root(step(classes, *referrer), thread)));
+                    queue.push_back(id);
+                }
+            }
+            while let Some(id) = queue.pop_front() {
+                let Some((length, path)) = reached.paths.get(&id).cloned() else { continue };
+                for (child, referrer) in below.get(&id).into_iter().flatten() {
+                    if !reached.has(*child) {
+                        let path = path.then(step(classes, *referrer));
+                        reached.paths.insert(*child, (length + 1, path));
+                        queue.push_back(*child);
+                    }
+                }
+            }
+        }
+        reached
+    }
+
+    /// Objects that may be held by something that was not looked for, or not kept.
+    pub(crate) fn doubtful(&self, classes: &Classes) -> HashSet<u64> {
+        let below = self.below(classes);
+        let unseen = below.keys().filter(|id| !self.searched.contains(id)).copied();
+        let unkept = self.referrers.iter().filter(|(_, all)| all.count > all.list.len() as u64);
+        let mut doubtful: HashSet<u64> = unseen.chain(unkept.map(|(id, _)| *id)).collect();
+        let mut queue: Vec<u64> = doubtful.iter().copied().collect();
+        while let Some(id) = queue.pop() {
+            for (child, _) in below.get(&id).into_iter().flatten() {
+                if doubtful.insert(*child) {
+                    queue.push(*child);
+                }
+            }
+        }
+        doubtful
+    }
+
+    /// Objects above `starts` whose referrers were not looked for yet, in order.
+    pub(crate) fn open(&self, classes: &Classes, starts: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut seen: HashSet<u64> = starts.collect();
+        let mut queue: Vec<u64> = seen.iter().copied().collect();
         let mut open = Vec::new();
-        let mut unclear = false;
-        while let Some(id) = queue.pop_front() {
+        while let Some(id) = queue.pop() {
             if !self.searched.contains(&id) {
                 open.push(id);
                 continue;
             }
             for referrer in self.of(id) {
-                match Self::above(classes, referrer.by) {
-                    Above::Root | Above::Thread(_) => return Standing::Held,
-                    Above::Object(object) => {
-                        if seen.len() >= MAX_VISITED {
-                            unclear = true;
-                        } else if seen.insert(object) {
-                            queue.push_back(object);
-                        }
-                    }
-                }
-            }
-            let kept = self.of(id).len() as u64;
-            unclear |= self.referrers.get(&id).is_some_and(|referrers| referrers.count > kept);
-        }
-        match (open.is_empty(), unclear) {
-            (false, _) => Standing::Open(open),
-            (true, true) => Standing::Unclear,
-            (true, false) => Standing::Dead,
-        }
-    }
-
-    /// The shortest way from a root to one of `starts`; without a root, as far up as is known.
-    pub(crate) fn way(&self, classes: &Classes, starts: &[u64]) -> Way {
-        // A local variable is the weakest of reasons: it is shown when there is no other.
-        self.search(classes, starts, false)
-            .or_else(|| self.search(classes, starts, true))
-            .unwrap_or_else(|| self.climb(classes, starts))
-    }
-
-    fn search(&self, classes: &Classes, starts: &[u64], frames: bool) -> Option<Way> {
-        let mut below: HashMap<u64, Option<(u64, Referrer)>> = starts.iter().map(|id| (*id, None)).collect();
-        let mut queue: VecDeque<u64> = starts.iter().copied().collect();
-        while let Some(id) = queue.pop_front() {
-            for referrer in self.of(id) {
-                if !frames && matches!(referrer.by, By::Root(Root::JavaFrame { .. } | Root::JniLocal { .. }))
+                if let Above::Object(object) = Self::above(classes, referrer.by)
+                    && seen.insert(object)
                 {
-                    continue;
+                    queue.push(object);
                 }
-                let thread = match Self::above(classes, referrer.by) {
-                    Above::Root => None,
-                    Above::Thread(thread) => Some(thread),
-                    Above::Object(object) => {
-                        if below.len() < MAX_VISITED && !below.contains_key(&object) {
-                            below.insert(object, Some((id, *referrer)));
-                            queue.push_back(object);
-                        }
-                        continue;
-                    }
-                };
-                let mut steps = vec![step(classes, *referrer)];
-                let mut at = id;
-                while let Some(Some((under, referrer))) = below.get(&at) {
-                    steps.push(step(classes, *referrer));
-                    at = *under;
-                }
-                return Some(Way { steps, complete: true, thread });
             }
         }
-        None
+        open.sort_unstable();
+        open
     }
 
-    /// First referrers of first referrers.
-    fn climb(&self, classes: &Classes, starts: &[u64]) -> Way {
-        let mut steps = Vec::new();
+    /// As far up as is known, without a root: first referrers of first referrers.
+    pub(crate) fn climb(&self, classes: &Classes, starts: &[u64]) -> Way {
+        let mut steps: Vec<(Step, u32)> = Vec::new();
         let mut seen = HashSet::new();
         let mut at = starts.iter().copied().find(|id| !self.of(*id).is_empty());
         while let Some(id) = at {
             let Some(referrer) = self.of(id).first() else { break };
-            steps.push(step(classes, *referrer));
+            let step = step(classes, *referrer);
+            match steps.last_mut() {
+                Some((last, count)) if *last == step => *count += 1,
+                _ => steps.push((step, 1)),
+            }
             at = match Self::above(classes, referrer.by) {
-                Above::Object(object) if seen.insert(object) && steps.len() < 64 => Some(object),
+                Above::Object(object) if seen.insert(object) && seen.len() < 256 => Some(object),
                 _ => None,
             };
         }
+        steps.truncate(MAX_STEPS as usize);
         steps.reverse();
         Way { steps, complete: false, thread: None }
     }
@@ -195,8 +283,7 @@ impl Graph {
 
     /// Whether something else than local variables refers to one of `starts`.
     pub(crate) fn is_held_by_more_than_frames(&self, starts: &[u64]) -> bool {
-        let frame = |by: By| matches!(by, By::Root(Root::JavaFrame { .. } | Root::JniLocal { .. }));
-        starts.iter().flat_map(|id| self.of(*id)).any(|referrer| !frame(referrer.by))
+        starts.iter().flat_map(|id| self.of(*id)).any(|referrer| !is_frame(referrer.by))
     }
 }
 

@@ -140,7 +140,7 @@ pub enum Held {
 pub struct Holder {
     /// `class.field` of the nearest holder that is no collection and no part of the JDK, else of the nearest one.
     pub owner: String,
-    /// Steps from the root down to the buffer.
+    /// Steps from the root down to the buffer, of the largest buffer of each owner; of the others empty.
     pub path: Vec<String>,
     /// Whether the first step is a root.
     pub complete: bool,

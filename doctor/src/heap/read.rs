@@ -10,7 +10,7 @@ use crate::hprof::{FieldType, Header, Origin, Part, Place, Root, split};
 use super::chunks::{Chunks, chunk_bytes};
 use super::classes::{Classes, Kind};
 use super::collect::{Collector, Objects};
-use super::holders::{Graph, MAX_FRONTIER, Standing, Step, Way};
+use super::holders::{Graph, MAX_FRONTIER, Step, Way};
 use super::ids::IdSet;
 use super::natives::{Natives, Role};
 use super::pass::{Outcome, Progress, run};
@@ -252,14 +252,17 @@ impl Pass<'_> {
             bytes_read,
         };
 
-        let ways: Vec<Way> = sought.iter().map(|sought| graph.way(classes, &sought.starts)).collect();
+        let reached = graph.reached(classes, true);
+        let doubtful = graph.doubtful(classes);
+        let way = |starts: &[u64]| reached.way(starts).unwrap_or_else(|| graph.climb(classes, starts));
+        let ways: Vec<Way> = sought.iter().map(|sought| way(&sought.starts)).collect();
         let thread_of_serial: HashMap<u32, (u64, u32)> =
             first.thread_roots.iter().map(|(id, serial, trace)| (*serial, (*id, *trace))).collect();
         let stacks = {
             let serials = sought.iter().flat_map(|sought| graph.frames(&sought.starts));
             let traces =
                 serials.filter_map(|(serial, _)| thread_of_serial.get(&serial).map(|(_, trace)| *trace));
-            let front = Front { origin: self.origin, header: self.header, end: first.symbols_end + 1 };
+            let front = Front { origin: self.origin, header: self.header, end: first.symbols_end };
             front.stacks(&traces.collect())?
         };
         let class_of_serial: HashMap<u32, usize> = match stacks.is_empty() {
@@ -271,14 +274,14 @@ impl Pass<'_> {
         let class_symbol = |id: u64| classes.index(id).map_or(0, symbol_of);
         symbols.extend(natives.threads.iter().map(|thread| symbol_of(thread.class)));
         symbols.extend(natives.buffers.iter().map(|buffer| symbol_of(buffer.class)));
-        for step in ways.iter().flat_map(|way| &way.steps) {
+        for (step, _) in ways.iter().flat_map(|way| &way.steps) {
             match *step {
                 Step::Field { class, declared_by, name } => {
                     symbols.extend([symbol_of(class), symbol_of(declared_by), name]);
                 }
                 Step::Element { class, .. } => symbols.extend([class_symbol(class)]),
                 Step::Static { class, name } => symbols.extend([class_symbol(class), name]),
-                Step::Root(_) => {}
+                Step::Root(_) | Step::More => {}
             }
         }
         for frame in stacks.values().flatten() {
@@ -286,7 +289,7 @@ impl Pass<'_> {
             symbols.extend([frame.method, class]);
         }
         symbols.remove(&0);
-        let front = Front { origin: self.origin, header: self.header, end: first.symbols_end + 1 };
+        let front = Front { origin: self.origin, header: self.header, end: first.symbols_end };
         let symbols = front.symbols(&symbols)?;
         let thread_index: HashMap<u64, usize> =
             natives.threads.iter().enumerate().map(|(index, thread)| (thread.id, index)).collect();
@@ -303,7 +306,10 @@ impl Pass<'_> {
         let mut held: HashMap<usize, Held> = HashMap::new();
         let mut files: HashMap<usize, String> = HashMap::new();
         for (sought, way) in sought.iter().zip(&ways) {
-            let state = naming.held(&graph, sought, way, condition.is_complete());
+            let state = {
+                let known = condition.is_complete() && sought.starts.iter().all(|id| !doubtful.contains(id));
+                naming.held(&graph, sought, way, condition.is_complete(), known)
+            };
             held.insert(sought.buffer, state);
             if sought.books == Books::Mapped
                 && let Some(file) = file_name(classes, texts, &graph, &sought.starts, holders)
@@ -312,7 +318,8 @@ impl Pass<'_> {
             }
         }
         let views = views_of(&natives);
-        let mut allocations = Vec::new();
+        let mut allocations: Vec<Allocation> = Vec::new();
+        let mut largest: HashMap<(String, Books), usize> = HashMap::new();
         let (mut view_count, mut lost_views) = (0, 0);
         let buffer_ids: HashSet<u64> = natives.buffers.iter().map(|buffer| buffer.id).collect();
         for (index, buffer) in natives.buffers.iter().enumerate() {
@@ -331,11 +338,25 @@ impl Pass<'_> {
             if books == Books::None && bytes == 0 && cached.is_none() {
                 continue;
             }
-            let held = match cached {
+            let mut held = match cached {
                 Some(None) if condition.is_complete() => Held::Garbage,
                 Some(thread) => Held::Cached(*thread),
                 None => held.remove(&index).unwrap_or(Held::Unknown),
             };
+            if let Held::Objects(holder) = &held {
+                // The largest of each owner has the path; thousands of them would fill memory with the same words.
+                let best = largest.entry((holder.owner.clone(), books)).or_insert(allocations.len());
+                if let Some(other) = allocations.get_mut(*best)
+                    && let Held::Objects(shown) = &mut other.held
+                {
+                    if other.bytes < bytes {
+                        shown.path = Vec::new();
+                        *best = allocations.len();
+                    } else if let Held::Objects(holder) = &mut held {
+                        holder.path = Vec::new();
+                    }
+                }
+            }
             allocations.push(Allocation {
                 id: buffer.id,
                 class: naming.class(buffer.class),
@@ -428,19 +449,13 @@ fn frontier(
     level: usize,
     max_levels: usize,
 ) -> Vec<u64> {
-    let mut all = HashSet::new();
-    for sought in sought {
-        if sought.done || level > sought.levels.min(max_levels) {
-            continue;
-        }
-        match graph.standing(classes, &sought.starts) {
-            Standing::Open(ids) => all.extend(ids),
-            _ => sought.done = true,
-        }
+    let reached = graph.reached(classes, false);
+    for sought in sought.iter_mut() {
+        sought.done |=
+            level > sought.levels.min(max_levels) || sought.starts.iter().any(|id| reached.has(*id));
     }
-    let mut all: Vec<u64> = all.into_iter().collect();
-    all.sort_unstable();
-    all
+    let starts = sought.iter().filter(|sought| !sought.done).flat_map(|sought| sought.starts.iter().copied());
+    graph.open(classes, starts)
 }
 
 /// Parts of texts that must be found next: names of threads, and what may name a mapped file.
@@ -549,7 +564,8 @@ impl Naming<'_> {
         (self.thread_index.get(object).copied(), text)
     }
 
-    fn held(&self, graph: &Graph, sought: &Sought, way: &Way, complete: bool) -> Held {
+    /// `complete`: the dump was read whole. `known`: all that may hold it was looked at.
+    fn held(&self, graph: &Graph, sought: &Sought, way: &Way, complete: bool, known: bool) -> Held {
         let only_frames = !graph.is_held_by_more_than_frames(&sought.starts);
         let frames = graph.frames(&sought.starts);
         if only_frames && !frames.is_empty() && sought.starts.len() == 1 {
@@ -564,7 +580,7 @@ impl Naming<'_> {
         if way.steps.is_empty() {
             return if complete { Held::Garbage } else { Held::Unknown };
         }
-        if !way.complete && complete && graph.standing(self.classes, &sought.starts) == Standing::Dead {
+        if !way.complete && known && sought.levels == usize::MAX {
             return Held::Garbage;
         }
         Held::Objects(self.holder(way))
@@ -575,7 +591,7 @@ impl Naming<'_> {
         let mut path = Vec::new();
         let mut owner = None;
         let mut nearest = None;
-        for (place, step) in way.steps.iter().enumerate() {
+        for (place, (step, count)) in way.steps.iter().enumerate() {
             let (text, holder) = match *step {
                 Step::Field { class, declared_by, name } => {
                     let class = self.class(class);
@@ -598,13 +614,14 @@ impl Naming<'_> {
                     (format!("static {holder}"), Some((is_jdk(&class), holder)))
                 }
                 Step::Root(root) => (self.root(root), None),
+                Step::More => ("…".into(), None),
             };
             match holder {
                 Some((false, holder)) => owner = Some(holder),
                 Some((true, holder)) => nearest = Some(holder),
                 None => {}
             }
-            path.push(text);
+            path.push(if *count > 1 { format!("{text} × {count}") } else { text });
         }
         let owner = owner.or(nearest).or_else(|| path.first().cloned()).unwrap_or_default();
         Holder { owner, path, complete: way.complete, thread }

@@ -81,7 +81,10 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// The front of a dump: what lies before `end`.
+/// The longest record that is shown.
+const MAX_RECORD: u64 = 4 << 20;
+
+/// The front of a dump: `end` is where the last symbol, frame or trace begins.
 pub(crate) struct Front<'a> {
     pub(crate) origin: &'a Origin,
     pub(crate) header: &'a Header,
@@ -91,7 +94,7 @@ pub(crate) struct Front<'a> {
 impl Front<'_> {
     fn walk<V: PartVisitor>(&self, make: impl Fn() -> V + Sync) -> io::Result<Option<V>> {
         let at = self.header.size_bytes;
-        let part = Part { from: Place { at, record_end: at }, end: self.end };
+        let part = Part { from: Place { at, record_end: at }, end: self.end.saturating_add(MAX_RECORD) };
         let (mut visitors, _) = run(self.origin, self.header, &[part], 1, &Progress::default(), make)?;
         Ok(visitors.pop())
     }

@@ -54,8 +54,15 @@ impl FieldType {
 }
 
 /// A big-endian number of up to 8 bytes; longer input counts with its last 8.
+#[inline(always)]
 pub(crate) fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    if let Ok(eight) = <[u8; 8]>::try_from(bytes) {
+        u64::from_be_bytes(eight)
+    } else if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        u64::from(u32::from_be_bytes(four))
+    } else {
+        bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
 }
 
 /// A class as dumped. Its tables were checked: they are complete and their types are known.

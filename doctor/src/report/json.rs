@@ -59,8 +59,6 @@ fn allocation(heap: &Heap, allocation: &Allocation) -> Value {
         }
         Held::Objects(holder) => {
             put("owner", holder.owner.as_str().into());
-            put("path", holder.path.clone().into());
-            put("path_complete", holder.complete.into());
         }
         Held::Garbage | Held::Unknown => {}
     }

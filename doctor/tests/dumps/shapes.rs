@@ -78,7 +78,7 @@ fn a_known_broker_is_accounted_for_to_the_byte() {
     assert_eq!(frame, "sun.nio.ch.IOUtil.readIntoNativeBuffer");
     let owner = account.owners.iter().find(|owner| owner.class == Class::Held).unwrap();
     assert_eq!(owner.name, "app.Node.held");
-    assert_eq!(owner.path, ["static app.Leak.INSTANCE", "app.Node.held", "app.Node.held"]);
+    assert_eq!(owner.path, ["static app.Leak.INSTANCE", "app.Node.held × 2"]);
     let map = heap.allocations.iter().find(|each| each.bytes == MAPPED).unwrap();
     assert_eq!(map.file.as_deref(), Some(FILE));
     assert!(account.conclusions.iter().all(|conclusion| conclusion.holds == Holds::Yes));
@@ -344,6 +344,42 @@ fn a_thread_that_is_gone_leaves_garbage_in_a_whole_dump_and_a_lost_cache_in_a_cu
     let (_, account) = read(cut);
     assert_eq!(account.sum(Class::Cached).count, 4);
     assert!(account.groups.iter().any(|group| group.name() == "threads that the dump does not have"));
+}
+
+#[test]
+fn a_long_list_is_one_owner_and_a_second_dump_in_the_file_counts_alone() {
+    use V::{Int, Long, Ref};
+    let mut w = broker(8);
+    w.class("app/List", "java/lang/Object", &[("next", 2), ("buffer", 2)], &[]);
+    let nodes: Vec<u64> = (0..3_000).map(|_| w.new_id()).collect();
+    for (at, node) in nodes.iter().enumerate() {
+        let (buffer, cleaner, thunk) = (w.new_id(), w.new_id(), w.new_id());
+        w.instance(thunk, "java/nio/DirectByteBuffer$Deallocator", &[Int(8), Long(8), Long(1 + at as u64)]);
+        w.instance(cleaner, "sun/misc/Cleaner", &[Ref(0), Ref(0), Ref(thunk), Ref(0), Ref(buffer)]);
+        let own = [Ref(cleaner), Ref(0), Ref(0), Ref(0)];
+        let sizes = [Long(1 + at as u64), Int(8), Int(8), Int(0), Int(0)];
+        w.instance(buffer, "java/nio/DirectByteBuffer", &[&own[..], &sizes].concat());
+        let next = nodes.get(at + 1).copied().unwrap_or(0);
+        w.instance(*node, "app/List", &[Ref(next), Ref(buffer)]);
+    }
+    w.class("app/Lists", "java/lang/Object", &[], &[("HEAD", Ref(nodes[0]))]);
+    let shape = Shape { segment: Some(900), ..Shape::JDK_17 };
+    let (heap, account) = read(w.finish(shape));
+    let owner = account.owners.iter().find(|owner| owner.name == "app.List.buffer").unwrap();
+    assert_eq!((owner.sum.count, owner.sum.bytes, owner.complete), (3_000, 24_000, true));
+    assert_eq!(owner.path, ["static app.Lists.HEAD", "app.List.buffer"]);
+    assert_eq!(account.sum(Class::Garbage).bytes, GARBAGE);
+    let shown = heap
+        .allocations
+        .iter()
+        .filter(|each| matches!(&each.held, Held::Objects(holder) if !holder.path.is_empty()));
+    assert_eq!(shown.count(), account.owners.len(), "one path an owner");
+
+    let once = w.finish(Shape { segment: None, ..shape });
+    let twice = [once.clone(), once[w.header(1).len() + w.front.len()..].to_vec()].concat();
+    let (heap, account) = read(twice);
+    assert!(heap.condition.is_complete() && account.mapped.is_exact());
+    assert_eq!(account.direct.found.count, 3_007);
 }
 
 /// Writes the corpus of the fuzz entry. Not a check.
