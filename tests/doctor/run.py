@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Drives a real Apache Kafka out of its direct memory, and holds `weir doctor` and `weir plan --jvm` against what they then
-say; applies the cure that they name, does the same again, and wants to see nothing worse than a note.
+says; applies the cure that they name, does the same again, and wants to see nothing worse than a note; as with a broker at rest.
 
     run.py                  needs what tests/setup.sh installs; WEIR_BIN names the binary
     --keep                  leaves the evidence where it is and says where
@@ -91,6 +91,41 @@ def run(base, name, settings, options, until):
     return evidence, came
 
 
+def jmx_text(port, directory):
+    """What Kafka's own JmxTool prints in each of its formats."""
+    beans = ("java.nio:type=BufferPool,name=direct", "kafka.network:type=SocketServer,name=MemoryPoolAvailable",
+             "kafka.server:type=socket-server-metrics")
+    for style in ("original", "properties", "csv", "tsv"):
+        with open(directory / f"jmx-{style}", "wb") as out:
+            subprocess.run(
+                ["java", "-cp", f"{brokers.INTEROP}/kafka-3.9.2/libs/*", "org.apache.kafka.tools.JmxTool", "--one-time",
+                 "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{port}/jmxrmi", "--report-format", style,
+                 *(word for bean in beans for word in ("--object-name", bean))],
+                stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=60)
+
+
+def healthy(base, check):
+    """A broker at its defaults, at rest."""
+    evidence, port = base / "healthy", brokers.free_port()
+    evidence.mkdir()
+    jmx = "-Dcom.sun.management.jmxremote"
+    broker = brokers.Broker("kafka-3.9.2", base / "healthy-broker", heap="512m",
+                            java_options=(f"-Xlog:gc*:file={evidence / 'gc.log'}", f"{jmx}.port={port}", f"{jmx}.ssl=false",
+                                          f"{jmx}.authenticate=false", "-Djava.rmi.server.hostname=127.0.0.1"))
+    try:
+        capture(broker, evidence)
+        jmx_text(port, evidence)
+    finally:
+        broker.kill()
+    report = weir("doctor", evidence)
+    problems = [(file["path"], file["problems"]) for file in report["files"] if file["problems"]]
+    check("every line of a healthy broker is understood, JMX in all formats", not problems, problems)
+    kinds = [file["kinds"] for file in report["files"] if "jmx-" in file["path"]]
+    check("JMX text is recognised", kinds == [["metrics"]] * 4, kinds)
+    worse = {finding["id"]: finding["title"] for finding in report["findings"] if finding["severity"] != "note"}
+    check("a healthy broker gets nothing worse than notes", not worse, worse)
+
+
 class Checks:
     def __init__(self):
         self.passed = self.failed = 0
@@ -166,6 +201,7 @@ def main():
     check = Checks()
     base = Path(tempfile.mkdtemp(prefix="weir-doctor-"))
     try:
+        healthy(base, check)
         properties = incident(base, check)
         cured(base, check, properties)
     finally:

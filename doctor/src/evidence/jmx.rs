@@ -1,4 +1,4 @@
-//! JMX as text: Kafka's JmxTool (`original` columns and `properties`) and jmxterm's listings.
+//! JMX as text: the four formats of Kafka's JmxTool (a table, or lines with `=`, comma or tab) and jmxterm's listings.
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
@@ -6,33 +6,47 @@ use super::metrics::{Metric, Metrics, classify, squash};
 
 const MAX_COLUMNS: usize = 10_000;
 
+/// A column of JmxTool's table.
+#[derive(Debug)]
+struct Column {
+    meaning: Option<(Metric, String)>,
+    /// Cells that its value takes: a bean's own name has commas, and nothing quotes them.
+    cells: usize,
+}
+
+impl Column {
+    fn of(name: &str) -> Self {
+        let own_name = name.strip_suffix(":ObjectName");
+        Self { meaning: meaning(name), cells: own_name.map_or(1, |bean| bean.matches(',').count() + 1) }
+    }
+}
+
 /// Takes lines of JMX text.
 #[derive(Debug, Default)]
 pub(crate) struct JmxParser {
     found: Metrics,
-    columns: Option<Vec<Option<(Metric, String)>>>,
+    columns: Option<Vec<Column>>,
     bean: String,
 }
 
 /// Whether a line belongs to JMX text.
 pub(crate) fn is_jmx(text: &str) -> bool {
     let text = text.trim();
-    text.starts_with("\"time\",\"")
-        || text.starts_with("#mbean = ")
-        || bean_and_value(text).is_some_and(|(bean, _)| is_bean(bean))
+    text.starts_with("\"time\",\"") || text.starts_with("#mbean = ") || attribute(text).is_some()
 }
 
-/// `domain:key=value,...:Attribute`
-fn is_bean(text: &str) -> bool {
-    let Some((domain, rest)) = text.split_once(':') else { return false };
-    let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    !domain.is_empty() && domain.chars().all(legal) && rest.contains("type=") && rest.contains(':')
-}
-
-/// Cuts `bean:Attribute=value`.
-fn bean_and_value(text: &str) -> Option<(&str, &str)> {
-    let (bean, value) = text.rsplit_once('=')?;
-    bean.contains(':').then_some((bean.trim(), value.trim().trim_end_matches(';')))
+/// Cuts `domain:key=value,...:Attribute` from its value, which follows `=`, a comma or a tab.
+fn attribute(text: &str) -> Option<(&str, &str)> {
+    let (domain, rest) = text.split_once(':')?;
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
+    let (keys, rest) = rest.split_once(':')?;
+    let end = rest.find(|c: char| !legal(c))?;
+    if domain.is_empty() || !domain.chars().all(legal) || !format!(",{keys}").contains(",type=") || end == 0 {
+        return None;
+    }
+    let value = rest.get(end..)?.strip_prefix(['=', ',', '\t'])?;
+    let name = text.get(..domain.len() + keys.len() + 2 + end)?;
+    Some((name.trim_end(), value.trim().trim_end_matches(';').trim_matches('"')))
 }
 
 /// What an attribute of a bean means.
@@ -90,29 +104,35 @@ impl Parser for JmxParser {
             return;
         }
         if text.starts_with("\"time\",") {
-            let columns = cells(text).into_iter().map(|name| meaning(&name)).collect();
-            self.columns = Some(columns);
+            self.columns = Some(cells(text).iter().map(|name| Column::of(name)).collect());
         } else if let Some(bean) = text.strip_prefix("#mbean = ") {
             self.bean = bean.trim_end_matches(':').to_owned();
         } else if text.starts_with('#') {
-        } else if let Some((bean, value)) = bean_and_value(text).filter(|(bean, _)| is_bean(bean)) {
-            self.record(meaning(bean), value, line, problems);
+        } else if let Some((attribute, value)) = attribute(text) {
+            self.record(meaning(attribute), value, line, problems);
         } else if let (Some((attribute, value)), false) = (text.split_once('='), self.bean.is_empty()) {
             let meaning = meaning(&format!("{}:{}", self.bean, attribute.trim()));
             self.record(meaning, value.trim().trim_end_matches(';'), line, problems);
         } else if let Some(columns) = self.columns.take() {
             let cells = cells(text);
-            if cells.len() == columns.len() && cells.first().is_some_and(|time| time.parse::<u64>().is_ok()) {
-                for (meaning, value) in columns.iter().zip(&cells) {
-                    if meaning.is_some() {
-                        self.record(meaning.clone(), value, line, problems);
+            let wanted: usize = columns.iter().map(|column| column.cells).sum();
+            let is_plain = cells.len() == columns.len();
+            if (is_plain || cells.len() == wanted)
+                && cells.first().is_some_and(|time| time.parse::<u64>().is_ok())
+            {
+                let mut at = 0;
+                for column in &columns {
+                    if column.meaning.is_some() {
+                        let value = cells.get(at).map_or("", String::as_str);
+                        self.record(column.meaning.clone(), value, line, problems);
                     }
+                    at += if is_plain { 1 } else { column.cells };
                 }
             } else {
                 problems.add(line.number, format!("{} cells under {} columns", cells.len(), columns.len()));
             }
             self.columns = Some(columns);
-        } else if !text.starts_with("time=") {
+        } else if !(text.starts_with("time") || text.starts_with("Trying to connect to JMX")) {
             problems.add(line.number, format!("no attribute of a bean: {:?}", excerpt(text)));
         }
     }
@@ -179,6 +199,30 @@ mod tests {
             assert_eq!(found.get(Metric::BufferPoolUsed, "direct").unwrap().last.0, 17_134_924_451.0);
             assert!(found.get(Metric::MemoryPoolAvailable, "").unwrap().last.0 >= i64::MAX as f64);
             assert_eq!(found.get(Metric::ResponseQueueSize, "2").unwrap().last.0, 7.0);
+        }
+    }
+
+    /// The four formats that JmxTool writes, with the order of keys that it has.
+    #[test]
+    fn every_format_of_jmxtool_is_read() {
+        let table = "\"time\",\"java.nio:name=direct,type=BufferPool:Count\",\"java.nio:name=direct,type=BufferPool:Name\",\
+                     \"java.nio:name=direct,type=BufferPool:ObjectName\",\"java.nio:name=direct,type=BufferPool:MemoryUsed\"\n\
+                     1796043884893,12,direct,java.nio:type=BufferPool,name=direct,42833\n";
+        let rows = |separator: &str, quote: &str| {
+            let row = |name: &str, value: &str| {
+                format!("java.nio:name=direct,type=BufferPool:{name}{separator}{quote}{value}{quote}\n")
+            };
+            format!(
+                "Trying to connect to JMX url: service:jmx:rmi:///jndi/rmi://127.0.0.1:1/jmxrmi\ntime{separator}1\n"
+            ) + &row("Count", "12")
+                + &row("ObjectName", "java.nio:type=BufferPool,name=direct")
+                + &row("MemoryUsed", "42833")
+        };
+        for text in [table.to_owned(), rows("=", ""), rows(",", "\""), rows("\t", "")] {
+            let (found, problems) = read(&text);
+            assert_eq!(problems, 0, "{text}");
+            assert_eq!(found.get(Metric::BufferPoolUsed, "direct").unwrap().last.0, 42_833.0, "{text}");
+            assert_eq!(found.get(Metric::BufferPoolCount, "direct").unwrap().last.0, 12.0, "{text}");
         }
     }
 

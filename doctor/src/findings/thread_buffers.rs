@@ -26,6 +26,9 @@ fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
     }
     // What counts is how near the limit the kept buffers alone come; a healthy broker keeps little.
     let limit = limit_bytes.or(facts.limit.as_ref().map(|limit| limit.value.0));
+    if limit.is_some_and(|limit| cached.bytes < limit / 100) {
+        return None;
+    }
     let share = limit.map(|limit| u128::from(cached.bytes) * 100 / u128::from(limit.max(1)));
     let severity = match share {
         Some(50..70) => Severity::Warning,
@@ -302,8 +305,9 @@ mod tests {
 
     #[test]
     fn little_is_a_note_and_held_memory_is_another_matter() {
-        let small = heap(&[("main", 8192), ("other", 100)], 1 << 30);
+        let small = heap(&[("main", 8192), ("other", 100)], 100_000);
         assert_eq!(one(&small, &[]).unwrap().severity, Severity::Note);
+        assert!(one(&heap(&[("main", 8192)], 1 << 30), &[]).is_none());
         let mut held = heap(&[("main", 8192)], 1 << 30);
         held.allocations.push(buffer(900 << 20, Held::Garbage, Books::Direct));
         assert!(one(&held, &[]).is_none());
