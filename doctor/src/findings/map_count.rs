@@ -20,7 +20,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let raised = mapped.as_ref().map_or(262_144, |mapped| mapped.value.saturating_mul(2).max(262_144));
     let (severity, title) = if failures.is_empty() {
         (
-            Severity::Warning,
+            // The limit in force is not in the evidence; it may have been raised.
+            Severity::Note,
             text!(
                 "The maps of index files{maps} come near the kernel's default limit of {DEFAULT_MAPS} per process",
                 "索引文件的内存映射数{maps}接近内核默认的每进程 {DEFAULT_MAPS} 个上限"
@@ -70,12 +71,12 @@ mod tests {
     use crate::findings::tests::one;
 
     #[test]
-    fn a_failed_map_is_critical_and_many_maps_are_a_warning() {
+    fn a_failed_map_is_critical_and_many_maps_are_a_note() {
         let log =
             "java.io.IOException: Map failed\n\tat java.base/sun.nio.ch.FileChannelImpl.map(F.java:1)\n";
         assert_eq!(one("map-count", &[log]).unwrap().severity, Severity::Critical);
         let many = "jvm_buffer_pool_used_buffers{pool=\"mapped\"} 60000\n";
-        assert_eq!(one("map-count", &[many]).unwrap().severity, Severity::Warning);
+        assert_eq!(one("map-count", &[many]).unwrap().severity, Severity::Note);
         assert!(one("map-count", &[log, many]).unwrap().title.en.contains("(60000)"));
         assert!(one("map-count", &["jvm_buffer_pool_used_buffers{pool=\"mapped\"} 1200\n"]).is_none());
     }

@@ -10,11 +10,15 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(resident) = facts.metric(Metric::ResidentMemory, "") else { return Vec::new() };
     let Some(native) = facts.native_memory() else { return Vec::new() };
     let Some(total) = native.value.total else { return Vec::new() };
-    let gap = resident.value.saturating_sub(total.committed);
+    // Pages of mapped index files are resident too; at most all of them.
+    let mapped = facts.metric(Metric::BufferPoolUsed, "mapped");
+    let mapped_bytes = mapped.as_ref().map_or(0, |mapped| mapped.value);
+    let gap = resident.value.saturating_sub(total.committed).saturating_sub(mapped_bytes);
     if gap < LEAST_BYTES.max(total.committed / 4) {
         return Vec::new();
     }
     let mut evidence = resident.proofs.clone();
+    evidence.extend(mapped.iter().flat_map(|mapped| mapped.proofs.clone()));
     let says = format!("total committed = {} bytes", exact(total.committed));
     evidence.push(facts.proof(native.file, total.line, says));
     let (gap_text, exact_gap) = (human(gap), exact(gap));
@@ -40,8 +44,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 true,
             )
             .caution(text!(
-                "mapped index files count as resident memory too",
-                "被映射的索引文件也计入驻留内存"
+                "mapped files count as resident memory too; without the pool of mapped files their share is not known",
+                "被映射的文件也计入驻留内存；没有 mapped 池的指标时无法得知其份额"
             )),
         ],
     }]
@@ -60,5 +64,7 @@ mod tests {
         assert!(found.title.en.contains("2.00 GiB (2,147,483,648 bytes)"), "{found:?}");
         assert!(one("resident-gap", &[NATIVE, &resident(1_200_000_000)]).is_none());
         assert!(one("resident-gap", &[NATIVE]).is_none());
+        let mapped = "jvm_buffer_pool_used_bytes{pool=\"mapped\"} 2147483648\n";
+        assert!(one("resident-gap", &[NATIVE, &resident(3 << 30), mapped]).is_none());
     }
 }
