@@ -4,11 +4,14 @@
 //! way up from the buffers to their roots takes, each over the chunks that can have something of it; names last, from the
 //! front. Memory follows the objects of interest (threads, buffers, what holds them), not the dump. Input is untrusted.
 
+mod assemble;
 mod chunks;
 mod classes;
 mod collect;
+mod files;
 mod holders;
 mod ids;
+mod naming;
 mod natives;
 mod pass;
 mod read;

@@ -100,7 +100,7 @@ fn read(file: &Path) -> Result<Heap, String> {
 fn show(file: &Path, progress: &Progress, done: &AtomicBool) {
     let stored = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bar = indicatif::ProgressBar::new(stored);
-    let template = "{msg} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec}, {eta} left";
+    let template = "{msg} {wide_bar} {bytes}/{total_bytes}, {eta} left";
     if let Ok(style) = indicatif::ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
