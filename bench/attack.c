@@ -78,6 +78,7 @@ typedef struct {
     int fd, part, answered, closed;
     size_t at, have; // bytes sent of the current part; bytes of the answer received
     double full_at;  // when all but the last byte was sent
+    double whole_at; // when the last byte was sent
     unsigned char answer[8192];
 } connection;
 
@@ -132,6 +133,12 @@ static void burst(void) {
                         quiet = 1;
                         break;
                     }
+                    // One that was cut off before its last byte was due is not sent it: it would look like one that sent all.
+                    if (hold_ms && c->part == parts - 1) {
+                        char byte;
+                        ssize_t seen = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+                        if ((gone = seen == 0 || (seen < 0 && errno != EAGAIN && errno != EWOULDBLOCK))) break;
+                    }
                     struct iovec v[32];
                     int count = 0;
                     for (int part = c->part; part < parts && count < 32; part++) {
@@ -157,7 +164,7 @@ static void burst(void) {
                         else c->at += (size_t)done, done = 0;
                     }
                 }
-                if (c->part == parts) quiet = 1;
+                if (c->part == parts) quiet = 1, c->whole_at = c->whole_at > 0 ? c->whole_at : now();
             }
             if (!gone && events[k].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
                 ssize_t got = recv(c->fd, c->answer + c->have, sizeof c->answer - c->have, 0);
@@ -180,8 +187,10 @@ static void burst(void) {
             if (gone) {
                 if (!c->answered) {
                     c->closed = 1;
-                    if (c->part == parts) cut_waiting++;
-                    else if (hold_ms && c->part == parts - 1) cut_holding++;
+                    // The broker may have cut it off for its silence while the last byte was on its way.
+                    int crossed = hold_ms && now() - c->whole_at < 0.25;
+                    if (c->part == parts && !crossed) cut_waiting++;
+                    else if (hold_ms && c->part >= parts - 1) cut_holding++;
                     else cut_sending++;
                 }
                 sent_whole += c->part == parts;
