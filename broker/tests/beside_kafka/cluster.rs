@@ -10,35 +10,23 @@ pub(crate) fn compare(pair: &mut Pair) {
     if pair.release == Release::Kafka4_4 {
         advertised_versions(pair);
     }
-    for version in pair.served(ApiKey::ApiVersions) {
-        api_versions(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeCluster) {
-        describe_cluster(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeQuorum) {
-        describe_quorum(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeLogDirs) {
-        describe_log_dirs(pair, version);
-    }
-    for version in pair.served(ApiKey::ElectLeaders) {
-        elect_leaders(pair, version);
-    }
-    for version in pair.served(ApiKey::AlterPartitionReassignments) {
-        reassign(pair, version);
-    }
-    for version in pair.served(ApiKey::ListPartitionReassignments) {
-        list_reassignments(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeClientQuotas) {
-        describe_quotas(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeUserScramCredentials) {
-        describe_scram(pair, version);
-    }
-    for version in pair.served(ApiKey::DescribeAcls) {
-        acls(pair, version);
+    type Family = fn(&mut Pair, i16);
+    let families: [(ApiKey, Family); 10] = [
+        (ApiKey::ApiVersions, api_versions),
+        (ApiKey::DescribeCluster, describe_cluster),
+        (ApiKey::DescribeQuorum, describe_quorum),
+        (ApiKey::DescribeLogDirs, describe_log_dirs),
+        (ApiKey::ElectLeaders, elect_leaders),
+        (ApiKey::AlterPartitionReassignments, reassign),
+        (ApiKey::ListPartitionReassignments, list_reassignments),
+        (ApiKey::DescribeClientQuotas, describe_quotas),
+        (ApiKey::DescribeUserScramCredentials, describe_scram),
+        (ApiKey::DescribeAcls, acls),
+    ];
+    for (api, ask) in families {
+        for version in pair.served(api) {
+            ask(pair, version);
+        }
     }
     for version in pair.served(ApiKey::UnregisterBroker) {
         for broker_id in [8, -1] {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::account::Account;
 use crate::evidence::{
-    BrokerLog, Evidence, Found, MemoryKind, Metric, NativeMemory, OutOfMemory, ServerProperties, as_bytes,
+    BrokerLog, ClassRow, Evidence, Found, MemoryKind, Metric, NativeMemory, OutOfMemory, ServerProperties,
+    as_bytes,
 };
 use crate::heap::Heap;
 
@@ -229,6 +230,13 @@ impl<'e> Facts<'e> {
         self.proof(settings.file, number.line.unwrap_or(0), format!("{name}={}{default}", number.value))
     }
 
+    /// The row of the class histogram that has most instances of `class`, and the file.
+    pub fn most_instances(&self, class: &str) -> Option<(usize, &'e ClassRow)> {
+        let histograms = self.evidence.class_histograms.iter();
+        let rows = histograms.filter_map(|found| Some((found.file, found.value.classes.get(class)?)));
+        rows.max_by_key(|(_, row)| row.instances)
+    }
+
     /// The JVM's account of its native memory, if tracking is on.
     pub fn native_memory(&self) -> Option<&'e Found<NativeMemory>> {
         self.evidence.native_memory.iter().rev().find(|found| found.value.total.is_some())
@@ -247,32 +255,12 @@ impl<'e> Facts<'e> {
         for found in &evidence.thread_prints {
             texts.extend(found.value.java_version().map(|(version, line)| (found.file, line, version)));
         }
-        for found in &evidence.gc_logs {
-            texts.extend(
-                found
-                    .value
-                    .java_version
-                    .as_ref()
-                    .map(|(version, line)| (found.file, *line, version.as_str())),
-            );
-        }
-        for found in &evidence.class_histograms {
-            texts.extend(
-                found
-                    .value
-                    .java_version
-                    .as_ref()
-                    .map(|(version, line)| (found.file, *line, version.as_str())),
-            );
-        }
-        for found in &evidence.metrics {
-            texts.extend(
-                found
-                    .value
-                    .java_version
-                    .as_ref()
-                    .map(|(version, line)| (found.file, *line, version.as_str())),
-            );
+        let gc_logs = evidence.gc_logs.iter().map(|found| (found.file, &found.value.java_version));
+        let histograms =
+            evidence.class_histograms.iter().map(|found| (found.file, &found.value.java_version));
+        let metrics = evidence.metrics.iter().map(|found| (found.file, &found.value.java_version));
+        for (file, version) in gc_logs.chain(histograms).chain(metrics) {
+            texts.extend(version.as_ref().map(|(version, line)| (file, *line, version.as_str())));
         }
         texts.into_iter().find_map(|(file, line, text)| {
             Some(Cited { value: major(text)?, proofs: vec![self.proof(file, line, format!("Java {text}"))] })

@@ -6,13 +6,7 @@ const CLASS: &str = "kafka.server.DelayedRemoteFetch";
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(heap) = &facts.max_heap else { return Vec::new() };
-    let largest = facts
-        .evidence
-        .class_histograms
-        .iter()
-        .filter_map(|found| Some((found.file, found.value.classes.get(CLASS)?)))
-        .max_by_key(|(_, row)| row.instances);
-    let Some((file, row)) = largest else { return Vec::new() };
+    let Some((file, row)) = facts.most_instances(CLASS) else { return Vec::new() };
     let settings = facts.settings();
     let each = settings.map_or(57_671_680, |settings| settings.value.number("fetch.max.bytes").value);
     let each = u64::try_from(each).unwrap_or(0);

@@ -7,13 +7,7 @@ const CLASS: &str = "org.apache.kafka.common.network.SslTransportLayer";
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(limit) = &facts.limit else { return Vec::new() };
-    let largest = facts
-        .evidence
-        .class_histograms
-        .iter()
-        .filter_map(|found| Some((found.file, found.value.classes.get(CLASS)?)))
-        .max_by_key(|(_, row)| row.instances);
-    let Some((file, row)) = largest else { return Vec::new() };
+    let Some((file, row)) = facts.most_instances(CLASS) else { return Vec::new() };
     let bytes = row.instances.saturating_mul(TLS_CONNECTION_BYTES);
     let total = limit.value.0;
     if bytes < total / 10 {

@@ -307,6 +307,22 @@ impl Classes {
         self.references.get(layout.from as usize..(layout.from + layout.count) as usize).unwrap_or_default()
     }
 
+    /// What the references in an object of this layout point at, 0 for null. `fields` are its bytes.
+    #[inline(always)]
+    pub(crate) fn targets<'a>(&'a self, layout: Layout, fields: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        self.references(layout).iter().map(move |offset| {
+            let offset = *offset as usize;
+            if self.id_bytes == 8 {
+                fields
+                    .get(offset..)
+                    .and_then(|rest| rest.first_chunk::<8>())
+                    .map_or(0, |id| u64::from_be_bytes(*id))
+            } else {
+                number(fields.get(offset..offset + 4).unwrap_or_default())
+            }
+        })
+    }
+
     /// The reference at `offset` of an object with these `bytes`; none if it is null.
     pub(crate) fn reference_at(&self, bytes: &[u8], offset: usize) -> Option<u64> {
         bytes.get(offset..offset + self.id_bytes).map(number).filter(|id| *id != 0)

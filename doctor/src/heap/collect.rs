@@ -126,16 +126,7 @@ impl Visitor for Collector<'_> {
         self.chunks.object(id);
         let classes = self.classes;
         let Some((index, layout)) = classes.layout(class) else { return };
-        for offset in classes.references(layout) {
-            let offset = *offset as usize;
-            let id = if self.id_bytes == 8 {
-                fields
-                    .get(offset..)
-                    .and_then(|rest| rest.first_chunk::<8>())
-                    .map_or(0, |id| u64::from_be_bytes(*id))
-            } else {
-                number(fields.get(offset..offset + 4).unwrap_or_default())
-            };
+        for id in classes.targets(layout, fields) {
             if id != 0 {
                 self.chunks.points_at(id);
             }

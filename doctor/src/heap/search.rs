@@ -166,16 +166,7 @@ impl Visitor for Search<'_> {
         let classes = self.classes;
         let Some((index, layout)) = classes.layout(class) else { return };
         let mut any = false;
-        for offset in classes.references(layout) {
-            let offset = *offset as usize;
-            let target = if self.id_bytes == 8 {
-                fields
-                    .get(offset..)
-                    .and_then(|rest| rest.first_chunk::<8>())
-                    .map_or(0, |id| u64::from_be_bytes(*id))
-            } else {
-                number(fields.get(offset..offset + 4).unwrap_or_default())
-            };
+        for target in classes.targets(layout, fields) {
             any |= self.query.targets.contains(target);
         }
         if any {
