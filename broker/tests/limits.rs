@@ -402,14 +402,15 @@ fn max_waiting_requests() {
 #[test]
 fn as_many_fetches_as_may_wait_do_and_all_go_on() {
     // Before each had a place of its own, those that waited could fill the memory that they needed to go on.
-    let server = start("");
+    // A place in the backlog for each, too: a connection without one tries again after a second.
+    let server = start("socket.listen.backlog.size=2000");
     let mut client = server.client();
     client.create(&[("t", 1, &[])]);
     let count = 1200;
     let waiting: Vec<Client> = (0..count)
         .map(|_| {
             let client = server.client();
-            client.send_only(&fetch(-1, 0, 1, 20_000), 11);
+            client.send_only(&fetch(-1, 0, 1, 600_000), 11);
             client
         })
         .collect();
