@@ -45,6 +45,8 @@ entries! {
     fuzz_heap_info: HeapInfoParser;
     /// `Thread.print`.
     fuzz_thread_print: ThreadPrintParser;
+    /// Files of `/proc` and of control groups.
+    fuzz_kernel: KernelParser;
     /// Prometheus text.
     fuzz_prometheus: PrometheusParser;
     /// JMX text.
@@ -100,7 +102,7 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 15] = [
+    const ENTRIES: [Entry; 16] = [
         ("vm_flags", fuzz_vm_flags),
         ("vm_command_line", fuzz_vm_command_line),
         ("vm_version", fuzz_vm_version),
@@ -109,6 +111,7 @@ mod tests {
         ("class_histogram", fuzz_class_histogram),
         ("heap_info", fuzz_heap_info),
         ("thread_print", fuzz_thread_print),
+        ("kernel", fuzz_kernel),
         ("prometheus", fuzz_prometheus),
         ("jmx", fuzz_jmx),
         ("server_properties", fuzz_server_properties),

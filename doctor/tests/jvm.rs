@@ -156,7 +156,7 @@ fn a_real_jvm_is_understood_line_by_line() {
             FileKind::ClassHistogram,
             FileKind::HeapInfo,
             FileKind::ThreadPrint,
-            FileKind::Metrics,
+            FileKind::Prometheus,
             FileKind::BrokerLog,
             FileKind::GcLog,
         ] {

@@ -4,26 +4,29 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::Parser;
-use super::broker_log::{BrokerLog, BrokerLogParser};
-use super::class_histogram::{ClassHistogram, ClassHistogramParser};
-use super::gc_log::{GcLog, GcLogParser};
-use super::heap_info::{HeapInfo, HeapInfoParser};
-use super::jmx::JmxParser;
-use super::lines::{Line, Lines, Problem, Problems};
+use super::broker_log::BrokerLog;
+use super::class_histogram::ClassHistogram;
+use super::gc_log::GcLog;
+use super::heap_info::HeapInfo;
+use super::kernel::Kernel;
+use super::lines::{Line, Lines, Problem, Problems, excerpt};
 use super::metrics::Metrics;
-use super::native_memory::{NativeMemory, NativeMemoryParser};
-use super::prometheus::PrometheusParser;
-use super::recognise::{TextKind, process_id, recognise};
-use super::server_properties::{ServerProperties, ServerPropertiesParser};
-use super::system_properties::{SystemProperties, SystemPropertiesParser};
-use super::thread_print::{ThreadPrint, ThreadPrintParser};
-use super::vm_command_line::{VmCommandLine, VmCommandLineParser};
-use super::vm_flags::{VmFlags, VmFlagsParser};
-use super::vm_version::{VmVersion, VmVersionParser};
+use super::native_memory::NativeMemory;
+use super::readers::{Reader, reader};
+use super::recognise::{FileKind, process_id, recognise};
+use super::server_properties::ServerProperties;
+use super::system_properties::SystemProperties;
+use super::thread_print::ThreadPrint;
+use super::vm_command_line::VmCommandLine;
+use super::vm_flags::VmFlags;
+use super::vm_version::VmVersion;
 use crate::DoctorError;
 use crate::hprof::is_heap_dump;
 
+/// How a file begins that stands for something that `weir doctor capture` could not get; what it was follows, then why.
+pub const CAPTURE_FAILED: &str = "weir doctor capture: failed: ";
+/// Lines that are looked at for the reason of such a failure.
+const MAX_REASON_LINES: usize = 200;
 /// Lines and bytes that are looked at before a text counts as unknown.
 const MAX_UNKNOWN_LINES: usize = 2000;
 const MAX_UNKNOWN_BYTES: usize = 256 << 10;
@@ -31,58 +34,6 @@ const MAX_UNKNOWN_BYTES: usize = 256 << 10;
 const MAX_OUTPUTS: usize = 200;
 /// Most files that are read of one folder.
 const MAX_FILES: usize = 1000;
-
-/// What a file was taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FileKind {
-    /// `jcmd VM.flags`.
-    VmFlags,
-    /// `jcmd VM.command_line`.
-    VmCommandLine,
-    /// `jcmd VM.version`.
-    VmVersion,
-    /// `jcmd VM.system_properties`.
-    SystemProperties,
-    /// `jcmd VM.native_memory`.
-    NativeMemory,
-    /// `jcmd GC.class_histogram`.
-    ClassHistogram,
-    /// `jcmd GC.heap_info`.
-    HeapInfo,
-    /// `jcmd Thread.print`.
-    ThreadPrint,
-    /// Metrics of an exporter, or JMX text.
-    Metrics,
-    /// Kafka's `server.properties`.
-    ServerProperties,
-    /// A broker's log.
-    BrokerLog,
-    /// A GC log.
-    GcLog,
-    /// A heap dump.
-    HeapDump,
-}
-
-impl FileKind {
-    /// The kind as a user knows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::VmFlags => "VM.flags",
-            Self::VmCommandLine => "VM.command_line",
-            Self::VmVersion => "VM.version",
-            Self::SystemProperties => "VM.system_properties",
-            Self::NativeMemory => "VM.native_memory",
-            Self::ClassHistogram => "GC.class_histogram",
-            Self::HeapInfo => "GC.heap_info",
-            Self::ThreadPrint => "Thread.print",
-            Self::Metrics => "metrics",
-            Self::ServerProperties => "server.properties",
-            Self::BrokerLog => "broker log",
-            Self::GcLog => "GC log",
-            Self::HeapDump => "heap dump",
-        }
-    }
-}
 
 /// A file that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,8 +48,18 @@ pub struct FileNote {
     pub problems: Vec<Problem>,
 }
 
+impl FileNote {
+    fn add(&mut self, kinds: Vec<FileKind>) {
+        for kind in kinds {
+            if !self.kinds.contains(&kind) {
+                self.kinds.push(kind);
+            }
+        }
+    }
+}
+
 /// Something that was found in a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found<T> {
     /// Index of the file in [`Evidence::files`].
     pub file: usize,
@@ -106,6 +67,13 @@ pub struct Found<T> {
     pub process_id: Option<u32>,
     /// What was found.
     pub value: T,
+}
+
+impl Found<()> {
+    /// Something that was found at the same place.
+    pub(super) fn with<T>(&self, value: T) -> Found<T> {
+        Found { file: self.file, process_id: self.process_id, value }
+    }
 }
 
 /// All evidence, each kind in the order in which it was given.
@@ -121,6 +89,7 @@ pub struct Evidence {
     pub class_histograms: Vec<Found<ClassHistogram>>,
     pub heap_infos: Vec<Found<HeapInfo>>,
     pub thread_prints: Vec<Found<ThreadPrint>>,
+    pub kernel: Vec<Found<Kernel>>,
     pub metrics: Vec<Found<Metrics>>,
     pub server_properties: Vec<Found<ServerProperties>>,
     pub broker_logs: Vec<Found<BrokerLog>>,
@@ -158,6 +127,18 @@ impl Evidence {
                 let head = lines.peek();
                 if is_heap_dump(head) {
                     note.kinds.push(FileKind::HeapDump);
+                } else if head.starts_with(CAPTURE_FAILED.as_bytes()) {
+                    let mut texts = Vec::new();
+                    while let Some(line) = lines.next(&mut problems)
+                        && texts.len() < MAX_REASON_LINES
+                    {
+                        texts.push(line.text.trim().to_owned());
+                    }
+                    let what = texts.first().and_then(|text| text.strip_prefix(CAPTURE_FAILED.trim()));
+                    let why = texts.iter().skip(1).rfind(|text| !text.is_empty());
+                    let (what, why) = (what.unwrap_or_default().trim(), why.map_or("", String::as_str));
+                    problems.add(0, format!("could not be captured: {}: {}", excerpt(what), excerpt(why)));
+                    note.lines = lines.count();
                 } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
                     problems.add(0, "the text is UTF-16; give it as UTF-8");
                 } else if head.iter().take(4096).any(|byte| *byte == 0) {
@@ -179,17 +160,17 @@ impl Evidence {
         note: &mut FileNote,
         problems: &mut Problems,
     ) {
-        let mut process = None;
+        let mut at = Found { file, process_id: None, value: () };
         let mut waiting: Vec<(u64, String)> = Vec::new();
         let mut waiting_bytes = 0;
-        let mut active: Option<Active> = None;
+        let mut active: Option<Box<dyn Reader>> = None;
         let mut given_up = false;
         let mut outputs = 0;
         while let Some(line) = lines.next(problems) {
             if let Some(id) = process_id(line.text) {
                 // The output of another call of jcmd begins.
                 if let Some(active) = active.take() {
-                    self.keep(file, process, active, note, problems);
+                    note.add(active.keep(at, self, problems));
                     outputs += 1;
                     if outputs == MAX_OUTPUTS {
                         problems.add(
@@ -199,7 +180,7 @@ impl Evidence {
                         return;
                     }
                 }
-                process = Some(id);
+                at = Found { file, process_id: Some(id), value: () };
                 waiting.clear();
                 waiting_bytes = 0;
                 given_up = false;
@@ -212,9 +193,9 @@ impl Evidence {
             if given_up {
                 continue;
             }
-            if let Some(kind) = recognise(line.text, process.is_some()) {
-                let mut parser = Active::new(kind);
-                if parser.wants_what_stood_before() {
+            let kind = recognise(line.text, at.process_id.is_some());
+            if let Some((kind, mut parser)) = kind.and_then(|kind| Some((kind, reader(kind)?))) {
+                if wants_what_stood_before(kind) {
                     for (number, text) in &waiting {
                         parser.line(Line { number: *number, text }, problems);
                     }
@@ -230,132 +211,29 @@ impl Evidence {
             } else {
                 waiting = Vec::new();
                 given_up = true;
-                if process.is_none() {
+                if at.process_id.is_none() {
                     // Nothing later can begin a new output but a process id, which only jcmd writes, at the start.
                     break;
                 }
             }
         }
-        if let Some(active) = active.take() {
-            self.keep(file, process, active, note, problems);
-        }
-    }
-
-    fn keep(
-        &mut self,
-        file: usize,
-        process_id: Option<u32>,
-        active: Active,
-        note: &mut FileNote,
-        problems: &mut Problems,
-    ) {
-        macro_rules! put {
-            ($list:ident, $kind:ident, $value:expr) => {{
-                self.$list.push(Found { file, process_id, value: $value });
-                FileKind::$kind
-            }};
-        }
-        let kind = match active {
-            Active::VmFlags(parser) => put!(vm_flags, VmFlags, parser.finish(problems)),
-            Active::VmCommandLine(parser) => put!(command_lines, VmCommandLine, parser.finish(problems)),
-            Active::VmVersion(parser) => put!(versions, VmVersion, parser.finish(problems)),
-            Active::SystemProperties(parser) => {
-                put!(system_properties, SystemProperties, parser.finish(problems))
-            }
-            Active::NativeMemory(parser) => put!(native_memory, NativeMemory, parser.finish(problems)),
-            Active::ClassHistogram(parser) => put!(class_histograms, ClassHistogram, parser.finish(problems)),
-            Active::HeapInfo(parser) => put!(heap_infos, HeapInfo, parser.finish(problems)),
-            Active::ThreadPrint(parser) => put!(thread_prints, ThreadPrint, parser.finish(problems)),
-            Active::Prometheus(parser) => put!(metrics, Metrics, parser.finish(problems)),
-            Active::Jmx(parser) => put!(metrics, Metrics, parser.finish(problems)),
-            Active::ServerProperties(parser) => {
-                put!(server_properties, ServerProperties, parser.finish(problems))
-            }
-            Active::GcLog(parser) => put!(gc_logs, GcLog, parser.finish(problems)),
-            Active::BrokerLog(parser) => {
-                let mut log = parser.finish(problems);
-                // A container's output holds both.
-                let gc = std::mem::take(&mut log.gc);
-                if !gc.is_empty() {
-                    note.kinds.push(put!(gc_logs, GcLog, gc));
-                }
-                if let Some((config, _)) = log.config.take() {
-                    self.server_properties.push(Found { file, process_id, value: config });
-                }
-                put!(broker_logs, BrokerLog, log)
-            }
-        };
-        if !note.kinds.contains(&kind) {
-            note.kinds.push(kind);
+        if let Some(active) = active {
+            note.add(active.keep(at, self, problems));
         }
     }
 }
 
-/// The parser at work.
-enum Active {
-    VmFlags(VmFlagsParser),
-    VmCommandLine(VmCommandLineParser),
-    VmVersion(VmVersionParser),
-    SystemProperties(SystemPropertiesParser),
-    NativeMemory(NativeMemoryParser),
-    ClassHistogram(ClassHistogramParser),
-    HeapInfo(HeapInfoParser),
-    ThreadPrint(ThreadPrintParser),
-    Prometheus(PrometheusParser),
-    Jmx(JmxParser),
-    ServerProperties(ServerPropertiesParser),
-    BrokerLog(Box<BrokerLogParser>),
-    GcLog(GcLogParser),
-}
-
-impl Active {
-    fn new(kind: TextKind) -> Self {
-        match kind {
-            TextKind::VmFlags => Self::VmFlags(Default::default()),
-            TextKind::VmCommandLine => Self::VmCommandLine(Default::default()),
-            TextKind::VmVersion => Self::VmVersion(Default::default()),
-            TextKind::SystemProperties => Self::SystemProperties(Default::default()),
-            TextKind::NativeMemory => Self::NativeMemory(Default::default()),
-            TextKind::ClassHistogram => Self::ClassHistogram(Default::default()),
-            TextKind::HeapInfo => Self::HeapInfo(Default::default()),
-            TextKind::ThreadPrint => Self::ThreadPrint(Default::default()),
-            TextKind::Prometheus => Self::Prometheus(Default::default()),
-            TextKind::Jmx => Self::Jmx(Default::default()),
-            TextKind::ServerProperties => Self::ServerProperties(Default::default()),
-            TextKind::BrokerLog => Self::BrokerLog(Default::default()),
-            TextKind::GcLog => Self::GcLog(Default::default()),
-        }
-    }
-
-    /// Whether lines that say nothing by themselves mean something once the kind is known.
-    fn wants_what_stood_before(&self) -> bool {
-        matches!(
-            self,
-            Self::SystemProperties(_)
-                | Self::ServerProperties(_)
-                | Self::Prometheus(_)
-                | Self::BrokerLog(_)
-                | Self::GcLog(_)
-        )
-    }
-
-    fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
-        match self {
-            Self::VmFlags(parser) => parser.line(line, problems),
-            Self::VmCommandLine(parser) => parser.line(line, problems),
-            Self::VmVersion(parser) => parser.line(line, problems),
-            Self::SystemProperties(parser) => parser.line(line, problems),
-            Self::NativeMemory(parser) => parser.line(line, problems),
-            Self::ClassHistogram(parser) => parser.line(line, problems),
-            Self::HeapInfo(parser) => parser.line(line, problems),
-            Self::ThreadPrint(parser) => parser.line(line, problems),
-            Self::Prometheus(parser) => parser.line(line, problems),
-            Self::Jmx(parser) => parser.line(line, problems),
-            Self::ServerProperties(parser) => parser.line(line, problems),
-            Self::BrokerLog(parser) => parser.line(line, problems),
-            Self::GcLog(parser) => parser.line(line, problems),
-        }
-    }
+/// Whether lines that say nothing by themselves mean something once the kind is known.
+fn wants_what_stood_before(kind: FileKind) -> bool {
+    matches!(
+        kind,
+        FileKind::SystemProperties
+            | FileKind::ServerProperties
+            | FileKind::Prometheus
+            | FileKind::BrokerLog
+            | FileKind::GcLog
+            | FileKind::Kernel
+    )
 }
 
 /// Reads files, and the files of folders, one level deep, in the order of their names.
@@ -455,6 +333,16 @@ mod tests {
         }
         let long = "no kind\n".repeat(1 << 20);
         assert_eq!(read(long.as_bytes()).unknown().count(), 1);
+    }
+
+    #[test]
+    fn what_could_not_be_captured_is_said() {
+        let text = format!("{CAPTURE_FAILED}jcmd 7 VM.native_memory summary\n7:\nno answer within 60 s\n\n");
+        let evidence = read(text.as_bytes());
+        assert_eq!(evidence.files[0].kinds, []);
+        let problem = &evidence.files[0].problems[0].text;
+        assert_eq!(problem, "could not be captured: jcmd 7 VM.native_memory summary: no answer within 60 s");
+        assert_eq!(read(CAPTURE_FAILED.as_bytes()).files[0].problems.len(), 1);
     }
 
     #[test]

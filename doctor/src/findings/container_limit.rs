@@ -5,7 +5,10 @@ use crate::evidence::MemoryKind;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let refused: Vec<_> = facts.failures(MemoryKind::Native).collect();
-    let memory = facts.evidence.gc_logs.iter().find_map(|log| Some((log.file, log.value.memory?)));
+    let killed = facts.kernel("processes killed for want of memory", |kernel| {
+        kernel.group_kills.filter(|(count, _)| *count > 0)
+    });
+    let memory = facts.memory_at_most();
     let promised = facts.max_heap.as_ref().zip(facts.limit.as_ref());
     // What the JVM needs beside heap and buffers, where its own account says it.
     let rest = facts.native_memory().and_then(|found| {
@@ -16,15 +19,14 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let sum = promised.map(|(heap, limit)| {
         heap.value.saturating_add(limit.value.0).saturating_add(rest.as_ref().map_or(0, |(bytes, _)| *bytes))
     });
-    let too_much = memory.zip(sum).filter(|((_, (memory, _)), sum)| sum > memory);
-    if refused.is_empty() && too_much.is_none() {
+    let too_much = memory.as_ref().map(|memory| memory.value).zip(sum).filter(|(memory, sum)| sum > memory);
+    if refused.is_empty() && killed.is_none() && too_much.is_none() {
         return Vec::new();
     }
     let mut evidence: Vec<_> =
         refused.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
-    if let Some((file, (bytes, line))) = memory {
-        evidence.push(facts.proof(file, line, format!("memory that the JVM sees: {} bytes", exact(bytes))));
-    }
+    evidence.extend(killed.iter().flat_map(|killed| killed.proofs.clone()));
+    evidence.extend(memory.iter().flat_map(|memory| memory.proofs.clone()));
     if let Some((heap, limit)) = promised {
         evidence.extend(heap.proofs.iter().chain(&limit.proofs).cloned());
     }
@@ -37,10 +39,18 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             format!("beside heap and buffers: {} bytes", exact(*bytes)),
         ));
     }
-    let excess = too_much.map(|((_, (memory, _)), sum)| sum - memory);
-    let title = match (too_much, excess) {
-        (Some(((_, (memory, _)), sum)), Some(excess)) => {
-            let (sum, memory, excess) = (human(sum), human(memory), exact(excess));
+    let resident = facts.kernel("memory in RAM that no file backs", |kernel| kernel.anonymous);
+    evidence.extend(resident.iter().flat_map(|resident| resident.proofs.clone()));
+    let title = match (&killed, too_much) {
+        (Some(killed), _) => {
+            let count = killed.value;
+            text!(
+                "The kernel killed processes of this container for want of memory: {count} so far",
+                "内核因内存不足杀死过此容器的进程：至今 {count} 次"
+            )
+        }
+        (None, Some((memory, sum))) => {
+            let (excess, sum, memory) = (exact(sum - memory), human(sum), human(memory));
             text!(
                 "Heap and direct memory may come to {sum}, the machine or container has {memory}: {excess} bytes too little",
                 "堆与直接内存之和可达 {sum}，而机器或容器只有 {memory}：缺 {excess} 字节"
@@ -48,9 +58,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         }
         _ => text!("The system refuses the JVM memory", "系统拒绝给 JVM 分配内存"),
     };
+    let failed = !refused.is_empty() || killed.is_some();
     vec![Finding {
         id: "container-limit",
-        severity: if refused.is_empty() { Severity::Warning } else { Severity::Critical },
+        severity: if failed { Severity::Critical } else { Severity::Warning },
         title,
         cause: text!(
             "The limits of the heap and of direct memory add up, and the JVM needs threads, code and metadata beside them. \
@@ -93,6 +104,23 @@ mod tests {
                       - Java Heap (reserved=500000KB, committed=500000KB)\n- Other (reserved=300000KB, committed=300000KB)\n";
         let found = one("container-limit", &[&memory(1536), HEAP, native]).unwrap();
         assert!(found.title.en.contains(&exact((512 << 20) + (200_000 << 10))), "{found:?}");
+    }
+
+    #[test]
+    fn the_groups_limit_outranks_what_the_machine_has() {
+        let group = |limit: u64, kills: u64| {
+            format!(
+                "/sys/fs/cgroup/kafka/memory.max:{limit}\n/sys/fs/cgroup/kafka/memory.events:oom_kill {kills}\n\
+                 MemTotal: 24683520 kB\n"
+            )
+        };
+        let found = one("container-limit", &[&memory(24_000), HEAP, &group(1 << 30, 0)]).unwrap();
+        assert!(found.title.en.contains("1,073,741,824 bytes too little"), "{found:?}");
+        assert_eq!(found.severity, Severity::Warning);
+        assert!(one("container-limit", &[&memory(24_000), HEAP, &group(2 << 30, 0)]).is_none());
+        let killed = one("container-limit", &[&group(2 << 30, 3)]).unwrap();
+        assert!(killed.title.en.contains("3 so far") && killed.severity == Severity::Critical, "{killed:?}");
+        assert!(one("container-limit", &[HEAP, "MemTotal: 24683520 kB\n"]).is_none());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::account::Account;
 use crate::evidence::{
-    BrokerLog, ClassRow, Evidence, Found, MemoryKind, Metric, NativeMemory, OutOfMemory, ServerProperties,
-    as_bytes,
+    BrokerLog, ClassRow, Evidence, Found, Kernel, MemoryKind, Metric, NativeMemory, OutOfMemory,
+    ServerProperties, as_bytes,
 };
 use crate::heap::Heap;
 
@@ -240,6 +240,28 @@ impl<'e> Facts<'e> {
     /// The JVM's account of its native memory, if tracking is on.
     pub fn native_memory(&self) -> Option<&'e Found<NativeMemory>> {
         self.evidence.native_memory.iter().rev().find(|found| found.value.total.is_some())
+    }
+
+    /// A figure of the kernel from the last file that has it; `name` is how it is called where it is cited.
+    pub fn kernel(&self, name: &str, figure: impl Fn(&Kernel) -> Option<(u64, u64)>) -> Option<Cited<u64>> {
+        self.evidence.kernel.iter().rev().find_map(|found| {
+            let (value, line) = figure(&found.value)?;
+            let proofs = vec![self.proof(found.file, line, format!("{name} = {}", exact(value)))];
+            Some(Cited { value, proofs })
+        })
+    }
+
+    /// The memory that the process can have at most: the smallest limit of its control groups, or what the JVM sees, or
+    /// the machine's.
+    pub fn memory_at_most(&self) -> Option<Cited<u64>> {
+        let group = self.kernel("limit of the control group", |kernel| kernel.group_limit);
+        let machine = self.kernel("memory of the machine", |kernel| kernel.machine);
+        let seen = self.evidence.gc_logs.iter().find_map(|log| {
+            let (bytes, line) = log.value.memory?;
+            let says = format!("memory that the JVM sees: {} bytes", exact(bytes));
+            Some(Cited { value: bytes, proofs: vec![self.proof(log.file, line, says)] })
+        });
+        [group, seen, machine].into_iter().flatten().min_by_key(|limit| limit.value)
     }
 
     fn find_java(&self) -> Option<Cited<u32>> {

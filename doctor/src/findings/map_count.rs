@@ -8,31 +8,43 @@ const DEFAULT_MAPS: u64 = 65_530;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let failures: Vec<_> = facts.failures(MemoryKind::Map).collect();
-    let mapped = facts.metric(Metric::BufferPoolCount, "mapped");
-    let near = mapped.as_ref().filter(|mapped| mapped.value >= DEFAULT_MAPS / 10 * 8);
+    let allowed = facts.kernel("vm.max_map_count", |kernel| kernel.max_maps);
+    let limit = allowed.as_ref().map_or(DEFAULT_MAPS, |allowed| allowed.value);
+    let mapped = facts
+        .kernel("maps of the process", |kernel| kernel.maps)
+        .or_else(|| facts.metric(Metric::BufferPoolCount, "mapped"));
+    let near = mapped.as_ref().filter(|mapped| mapped.value >= limit / 10 * 8);
     if failures.is_empty() && near.is_none() {
         return Vec::new();
     }
     let mut evidence: Vec<_> =
         failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
-    evidence.extend(mapped.iter().flat_map(|mapped| mapped.proofs.clone()));
+    evidence.extend([&mapped, &allowed].into_iter().flatten().flat_map(|figure| figure.proofs.clone()));
     let maps = mapped.as_ref().map_or(String::new(), |mapped| format!(" ({})", mapped.value));
-    let raised = mapped.as_ref().map_or(262_144, |mapped| mapped.value.saturating_mul(2).max(262_144));
-    let (severity, title) = if failures.is_empty() {
-        (
-            // The limit in force is not in the evidence; it may have been raised.
-            Severity::Note,
-            text!(
-                "The maps of index files{maps} come near the kernel's default limit of {DEFAULT_MAPS} per process",
-                "索引文件的内存映射数{maps}接近内核默认的每进程 {DEFAULT_MAPS} 个上限"
-            ),
-        )
-    } else {
+    let raised = mapped.as_ref().map_or(0, |mapped| mapped.value).max(limit).saturating_mul(2).max(262_144);
+    let (severity, title) = if !failures.is_empty() {
         (
             Severity::Critical,
             text!(
                 "Files can no longer be mapped: vm.max_map_count is reached{maps}",
                 "文件无法再被映射：已达到 vm.max_map_count{maps}"
+            ),
+        )
+    } else if allowed.is_some() {
+        (
+            Severity::Warning,
+            text!(
+                "The maps of index files{maps} come near vm.max_map_count = {limit}",
+                "索引文件的内存映射数{maps}接近 vm.max_map_count = {limit}"
+            ),
+        )
+    } else {
+        (
+            // The limit in force is not in the evidence; it may have been raised.
+            Severity::Note,
+            text!(
+                "The maps of index files{maps} come near the kernel's default limit of {limit} per process",
+                "索引文件的内存映射数{maps}接近内核默认的每进程 {limit} 个上限"
             ),
         )
     };
@@ -79,5 +91,11 @@ mod tests {
         assert_eq!(one("map-count", &[many]).unwrap().severity, Severity::Note);
         assert!(one("map-count", &[log, many]).unwrap().title.en.contains("(60000)"));
         assert!(one("map-count", &["jvm_buffer_pool_used_buffers{pool=\"mapped\"} 1200\n"]).is_none());
+        let limit = |limit: u64| format!("vm.max_map_count = {limit}\n60000 /proc/7/maps\n");
+        let found = one("map-count", &[&limit(65_530)]).unwrap();
+        assert_eq!(found.severity, Severity::Warning);
+        assert!(found.title.en.contains("(60000) come near vm.max_map_count = 65530"), "{found:?}");
+        assert!(one("map-count", &[&limit(262_144)]).is_none());
+        assert!(one("map-count", &[many, &limit(262_144)]).is_none());
     }
 }

@@ -7,11 +7,15 @@ use crate::evidence::Metric;
 const LEAST_BYTES: u64 = 256 << 20;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(resident) = facts.metric(Metric::ResidentMemory, "") else { return Vec::new() };
     let Some(native) = facts.native_memory() else { return Vec::new() };
     let Some(total) = native.value.total else { return Vec::new() };
-    // Pages of mapped index files are resident too; at most all of them.
-    let mapped = facts.metric(Metric::BufferPoolUsed, "mapped");
+    let anonymous = facts.kernel("memory in RAM that no file backs", |kernel| kernel.anonymous);
+    let by_kernel = anonymous.is_some();
+    let Some(resident) = anonymous.or_else(|| facts.metric(Metric::ResidentMemory, "")) else {
+        return Vec::new();
+    };
+    // Pages of mapped index files are in an exporter's figure too; at most all of them.
+    let mapped = if by_kernel { None } else { facts.metric(Metric::BufferPoolUsed, "mapped") };
     let mapped_bytes = mapped.as_ref().map_or(0, |mapped| mapped.value);
     let gap = resident.value.saturating_sub(total.committed).saturating_sub(mapped_bytes);
     if gap < LEAST_BYTES.max(total.committed / 4) {
@@ -22,6 +26,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let says = format!("total committed = {} bytes", exact(total.committed));
     evidence.push(facts.proof(native.file, total.line, says));
     let (gap_text, exact_gap) = (human(gap), exact(gap));
+    let arenas = Remedy::new(
+        text!(
+            "start the broker with MALLOC_ARENA_MAX=2, or with jemalloc",
+            "以 MALLOC_ARENA_MAX=2 或 jemalloc 启动"
+        ),
+        true,
+    );
+    let mapped_files = text!(
+        "mapped files count as resident memory too; without the pool of mapped files their share is not known",
+        "被映射的文件也计入驻留内存；没有 mapped 池的指标时无法得知其份额"
+    );
     vec![Finding {
         id: "resident-gap",
         severity: Severity::Warning,
@@ -35,19 +50,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "要么是 C 分配器按线程的 arena 保留了已释放的内存，要么是本机库（压缩编解码器、RocksDB）自行分配。直接缓冲区在 JVM 账上，因此不是原因。"
         ),
         evidence,
-        remedies: vec![
-            Remedy::new(
-                text!(
-                    "start the broker with MALLOC_ARENA_MAX=2, or with jemalloc",
-                    "以 MALLOC_ARENA_MAX=2 或 jemalloc 启动"
-                ),
-                true,
-            )
-            .caution(text!(
-                "mapped files count as resident memory too; without the pool of mapped files their share is not known",
-                "被映射的文件也计入驻留内存；没有 mapped 池的指标时无法得知其份额"
-            )),
-        ],
+        remedies: vec![if by_kernel { arenas } else { arenas.caution(mapped_files) }],
     }]
 }
 
@@ -66,5 +69,16 @@ mod tests {
         assert!(one("resident-gap", &[NATIVE]).is_none());
         let mapped = "jvm_buffer_pool_used_bytes{pool=\"mapped\"} 2147483648\n";
         assert!(one("resident-gap", &[NATIVE, &resident(3 << 30), mapped]).is_none());
+    }
+
+    #[test]
+    fn the_kernels_figure_has_no_files_in_it() {
+        let status = |kib: u64| format!("Name:\tjava\nVmRSS:\t 9000000 kB\nRssAnon:\t {kib} kB\n");
+        let found = one("resident-gap", &[NATIVE, &status(3 << 20)]).unwrap();
+        assert!(found.title.en.contains("2.00 GiB (2,147,483,648 bytes)"), "{found:?}");
+        assert!(found.remedies[0].caution.is_none(), "{found:?}");
+        // The exporter's figure has the index files, too.
+        let metric = "process_resident_memory_bytes 9216000000\n";
+        assert!(one("resident-gap", &[NATIVE, metric, &status(1_100_000)]).is_none());
     }
 }
