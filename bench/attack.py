@@ -49,9 +49,9 @@ class WellBehaved:
 
         def note(what):
             return lambda error, *_: self.errors.append(f"{what}: {error}")
-        self.producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "message.timeout.ms": 30000,
+        self.producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "message.timeout.ms": 120000,
                                   "error_cb": note("producer"), "log_level": 0})
-        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": self.topic, "session.timeout.ms": 6000,
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": self.topic, "session.timeout.ms": 30000,
                                   "heartbeat.interval.ms": 1000, "auto.offset.reset": "earliest", "enable.auto.commit": False,
                                   "error_cb": note("member"), "log_level": 0})
         self.assigned = threading.Event()
@@ -59,7 +59,7 @@ class WellBehaved:
         self.threads = [threading.Thread(target=f, daemon=True) for f in (self._produce, self._consume)]
         for thread in self.threads:
             thread.start()
-        if not self.assigned.wait(30):
+        if not self.assigned.wait(120):
             raise RuntimeError("the well-behaved member got no partition")
 
     def _assigned(self, consumer, partitions):
@@ -104,7 +104,7 @@ class WellBehaved:
 
     def finish(self):
         """Stops producing; waits for what is on its way; returns the account."""
-        deadline = time.monotonic() + 35
+        deadline = time.monotonic() + 120
         self.threads_stop()
         self.producer.flush(max(1, deadline - time.monotonic()))
         last = -1
@@ -112,7 +112,7 @@ class WellBehaved:
             m = self.consumer.poll(1)
             if m is not None and not m.error():
                 self.read += 1
-            elif last == self.read and m is None and time.monotonic() > deadline - 25:
+            elif last == self.read and m is None and time.monotonic() > deadline - 60:
                 break
             last = self.read
         if self.delivered < self.sent:
@@ -131,7 +131,7 @@ class WellBehaved:
     def threads_stop(self):
         self.stop.set()
         for thread in self.threads:
-            thread.join(15)
+            thread.join(60)
 
 
 def burst(bootstrap, short, hold=0, connections=None):
@@ -139,7 +139,7 @@ def burst(bootstrap, short, hold=0, connections=None):
     measure.make_topic(bootstrap, "attack", 79)
     try:
         seen = program("attack", "burst", "--address", bootstrap, "--topic", "attack", "--partitions", 79, "--connections", count,
-                       "--hold-ms", hold, "--seconds", 60 if short else 120)
+                       "--hold-ms", hold, "--seconds", 240)
     finally:
         measure.drop_topic(bootstrap, "attack")
     cut = seen["cut_while_sending"] + seen["cut_while_holding"] + seen["cut_after_sending"]
@@ -233,7 +233,7 @@ def attacks(bootstrap, short, seed, hold_ms):
     }
 
 
-def back_at_base(pid, base, seconds=30):
+def back_at_base(pid, base, seconds=120):
     """Seconds until the memory is within a tenth and 4 MiB of its base; None when it does not come back."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
@@ -296,7 +296,7 @@ def main():
     budget = size(options.budget) if options.check else None
     try:
         def start(number):
-            overrides = {"log.segment.delete.delay.ms": "1000", **dict(o.split("=", 1) for o in options.override)}
+            overrides = {"log.segment.delete.delay.ms": "1000", "socket.listen.backlog.size": "2000", **dict(o.split("=", 1) for o in options.override)}
             made = measure.brokers.Broker(options.start, directory / f"broker-{number}", overrides, budget=size(options.budget), nofile=20000)
             options.bootstrap, options.pid = made.bootstrap, made.pid
             return made

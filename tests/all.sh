@@ -18,14 +18,14 @@ export WEIR_KAFKA_LIBS=$dir/kafka-4.4.0/libs
 export WEIR_KAFKA_3_9_LIBS=$dir/kafka-3.9.2/libs
 export WEIR_ORACLE_CLASSPATH=$WEIR_KAFKA_LIBS:$WEIR_KAFKA_3_9_LIBS
 
-step 'set-up: foreign clients' 900 tests/setup.sh
-step 'set-up: their test suites' 900 tests/upstream/setup.sh
-step 'build' 1500 cargo build --profile checked --workspace --all-targets
-step 'workspace' 900 cargo test --profile checked --workspace
-step 'foreign clients' 900 python3 tests/interop/run.py --start weir --budget 64MiB --report "$dir/report.json"
-step 'their test suites' 900 python3 tests/upstream/run.py --start weir --budget 64MiB --report "$dir/upstream.json"
-step 'faults' 900 python3 tests/faults/run.py --report "$dir/faults.json"
-step 'attacks' 600 python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
-step 'doctor' 300 python3 tests/doctor/run.py
-step 'kill -9' 600 python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
+step 'set-up: foreign clients' 1800 tests/setup.sh
+step 'set-up: their test suites' 1800 tests/upstream/setup.sh
+step 'build' 2400 cargo build --profile checked --workspace --all-targets
+step 'workspace' 1800 cargo test --profile checked --workspace
+step 'foreign clients' 1500 python3 tests/interop/run.py --start weir --budget 64MiB --report "$dir/report.json"
+step 'their test suites' 1500 python3 tests/upstream/run.py --start weir --budget 64MiB --report "$dir/upstream.json"
+step 'faults' 1500 python3 tests/faults/run.py --report "$dir/faults.json"
+step 'attacks' 1500 python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
+step 'doctor' 1500 python3 tests/doctor/run.py
+step 'kill -9' 1500 python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
 step_times

@@ -26,7 +26,8 @@ const MIB: u64 = 1 << 20;
 const PARTITIONS: i32 = 9_900;
 const PROPERTIES: &str = "memory.budget.bytes=64MiB\nmax.partitions=10100\noffsets.topic.num.partitions=5\n\
                           offsets.topic.replication.factor=1\nsocket.request.max.bytes=104857600\n\
-                          group.initial.rebalance.delay.ms=0\nreceive.stall.timeout.ms=500\nlog.flush.offset.checkpoint.interval.ms=200";
+                          group.initial.rebalance.delay.ms=0\nsocket.listen.backlog.size=2000\n\
+                          receive.stall.timeout.ms=500\nlog.flush.offset.checkpoint.interval.ms=200";
 /// What an attack may take beside the terms of its connections: the runtime's own, buffers of the clients in this
 /// process, one portion of work that is smaller than what is leased.
 const SLACK: u64 = 3 * MIB / 2;
@@ -77,7 +78,7 @@ fn attack_and_read(server: &Running, name: &str, connections: usize, bytes: &[u8
 
 /// What groups hold stays; everything else is given back.
 fn assert_at_rest(server: &Running, name: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let held = || server.budgets().into_iter().skip(1).any(|it| it.used > 0 && it.name != "memory/groups");
     while held() {
         assert!(Instant::now() < deadline, "{name}: still leased: {:?}", server.budgets());
@@ -459,17 +460,40 @@ fn metadata_that_change(server: &Running) {
     let ask = || {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         (0..REPLIES).for_each(|_| stream.write_all(&request).unwrap());
-        // Until the first answers fill the socket.
-        std::thread::sleep(Duration::from_millis(500));
         stream
     };
+    let held = || server.budgets().into_iter().find(|it| it.name == "memory/replies").unwrap().used;
+    let wait_until = |is_so: &mut dyn FnMut() -> bool, what: &str| {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}: {:?}", server.budgets());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // Until a reply is held and nothing comes any more: what was sent fills the sockets.
+    let stuck = |stream: &TcpStream| {
+        let (mut came, mut since) = (0, Instant::now());
+        wait_until(
+            &mut || {
+                let now = rustix::io::ioctl_fionread(stream).unwrap();
+                if now != came || held() == 0 {
+                    (came, since) = (now, Instant::now());
+                }
+                since.elapsed() > Duration::from_secs(1)
+            },
+            "all replies were sent",
+        );
+    };
     let before = ask();
+    stuck(&before);
     assert_eq!(create(&mut server.client(), vec![topic("changes-all", 1)]), [ErrorCode::NONE]);
+    wait_until(&mut || held() == 0, "old metadata are held for as long as a client likes");
     let after = ask();
-    std::thread::sleep(Duration::from_secs(8));
+    stuck(&after);
+    std::thread::sleep(Duration::from_secs(7));
     let replies = |mut stream: TcpStream| -> usize {
         let (mut size, mut count, mut sink) = ([0; 4], 0, vec![0; 1 << 20]);
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         while count < REPLIES && stream.read_exact(&mut size).is_ok() {
             let size = u32::from_be_bytes(size) as usize;
             if stream.read_exact(&mut sink[..size]).is_err() {

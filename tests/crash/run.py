@@ -52,7 +52,7 @@ class Rounds:
         self.options, self.random = options, random.Random(options.seed)
         self.is_weir = options.start == "weir"
         Client.passing = () if self.is_weir else (3, 5, 6, 38)
-        self.hang = 30 if self.is_weir else 180
+        self.hang = 120 if self.is_weir else 180
         self.dirs = [base / "broker" / "data" / name for name in ("a", "b")]
         overrides = {
             "log.dirs": ",".join(map(str, self.dirs)),
@@ -142,7 +142,7 @@ class Rounds:
         return f"{kind} after " + ", ".join(f"{p * 1000:.0f} ms" for p in pauses)
 
     def finish(self):
-        self.load.finish(60 if self.is_weir else 120)
+        self.load.finish(180)
         self.checker.check(self.load.admin, last=True)
         self.checker.all_answered()
         if self.ledger.failures:
@@ -163,7 +163,7 @@ class Rounds:
         """Folders of partitions that there are, and of no others: what was to be deleted is deleted in the end."""
         shown = self.client.topics()
         wanted = {f"{topic}-{p}" for topic, (_, count) in shown.items() for p in range(count)} | {"__cluster_metadata-0"}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             there = {entry.name for d in self.dirs for entry in d.iterdir() if entry.is_dir()}
             if there == wanted:
@@ -181,7 +181,7 @@ class Rounds:
                 if served else None}
 
 
-def serving(broker, client, hang=30, ledger=None):
+def serving(broker, client, hang=120, ledger=None):
     """Starts the broker; returns the seconds from exec until Metadata, Produce (acks=all) and Fetch have succeeded."""
     client.close()
     broker.launch()

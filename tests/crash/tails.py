@@ -13,7 +13,7 @@ PER_PARTITION = 24 * KIB
 
 
 def metric(broker, name):
-    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=60) as page:
         for line in page.read().decode().splitlines():
             if line.split(" ")[0] == name:
                 return int(float(line.split(" ")[1]))
@@ -138,7 +138,7 @@ def old_log(broker, serving, short):
 
 def durable(broker, topic, offset):
     """Waits until the checkpoint says that everything below `offset` is on the disk; returns what it says."""
-    deadline, point = time.monotonic() + 40, 0
+    deadline, point = time.monotonic() + 120, 0
     while time.monotonic() < deadline:
         for file in broker.data.glob("**/recovery-point-offset-checkpoint"):
             for line in file.read_text().splitlines():
@@ -147,4 +147,4 @@ def durable(broker, topic, offset):
         if point >= offset:
             return point
         time.sleep(0.1)
-    raise Failure(f"{topic}: the recovery point is {point} 40 s after the last append, {offset} records are in sealed segments")
+    raise Failure(f"{topic}: the recovery point is {point} 120 s after the last append, {offset} records are in sealed segments")

@@ -36,11 +36,11 @@ class Weir(brokers.Broker):
         if data:
             self.data = Path(data)
 
-    def start(self, timeout=60):
+    def start(self, timeout=180):
         self.log_before = self.log.stat().st_size if self.log.exists() else 0
         super().start(timeout)
 
-    def start_fails(self, timeout=60):
+    def start_fails(self, timeout=120):
         """Starts where it must not: returns what it said on the way out."""
         before = self.log.stat().st_size
         try:
@@ -59,11 +59,11 @@ class Weir(brokers.Broker):
         text = self.log.read_bytes()[self.log_before:].decode(errors="replace")
         return any(all(word in line for word in words) for line in text.splitlines())
 
-    def said_soon(self, *words, timeout=60):
+    def said_soon(self, *words, timeout=120):
         wait_until(lambda: self.said(*words), f"a line of the log with {words}; it ends:\n{self.tail(8)}", timeout)
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as page:
             text = page.read().decode()
         return dict(re.findall(r"^([a-zA-Z_:]\S*|[a-zA-Z_:][^{\s]*\{.*\}) (\S+)$", text, re.M))
 
@@ -75,7 +75,7 @@ class Weir(brokers.Broker):
 
     def health(self):
         try:
-            with urllib.request.urlopen(f"http://{self.http}/health", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{self.http}/health", timeout=60) as page:
                 return page.status
         except urllib.error.HTTPError as e:
             return e.code
@@ -109,7 +109,7 @@ def files_of(directory):
     return found
 
 
-def still(directory, timeout=60):
+def still(directory, timeout=120):
     """The files of a directory once nothing in it changes any more."""
     deadline = time.monotonic() + timeout
     before = files_of(directory)
@@ -151,7 +151,7 @@ def fill(server, topic, count, size=200, partition=0, first=0, one_by_one=False,
     return sorted(acked)
 
 
-def read_all(server, topic, partition=0, start=0, committed=False, timeout=90, errors=None):
+def read_all(server, topic, partition=0, start=0, committed=False, timeout=120, errors=None):
     """Reads a partition to its end with librdkafka: [(offset, value)]. An error fails the case, unless a list for
     errors is given, where it ends the read."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -198,7 +198,7 @@ def topic_of(test, server, prefix="t", partitions=1, name=None, **config):
     client = admin(server)
     made = NewTopic(name, partitions, 1, config={k: str(v) for k, v in config.items()})
     client.create_topics([made])[name].result(20)
-    wait_until(lambda: len(client.list_topics(name, timeout=10).topics[name].partitions) == partitions, f"leaders of {name}")
+    wait_until(lambda: len(client.list_topics(name, timeout=120).topics[name].partitions) == partitions, f"leaders of {name}")
     return name
 
 
@@ -231,7 +231,7 @@ class Load:
         else:
             self.acked[(message.partition(), message.offset())] = message.value()
 
-    def grows(self, by=100, timeout=90):
+    def grows(self, by=100, timeout=120):
         """Waits until so many more were acknowledged."""
         goal = len(self.acked) + by
         wait_until(lambda: len(self.acked) >= goal, f"{by} more acknowledgements; errors {self.errors[:3]}", timeout)

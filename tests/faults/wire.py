@@ -37,7 +37,7 @@ def _one(topic, partition, **fields):
 class Wire(Client):
     """A connection that is open from the start. Each call is about one partition."""
 
-    def __init__(self, address, timeout=15.0):
+    def __init__(self, address, timeout=120.0):
         super().__init__(address, timeout)
         self.connect()
 

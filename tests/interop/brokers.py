@@ -50,7 +50,7 @@ def java_command(version, heap="256m", extra=(), part="kafka"):
             "-cp", f"{home / 'classes'}:{home / 'libs'}/*"]
 
 
-def _exchange(address, api_key, api_version, body, timeout=2.0):
+def _exchange(address, api_key, api_version, body, timeout=10.0):
     host, port = address.rsplit(":", 1)
     header = struct.pack(">hhih", api_key, api_version, 1, 5) + b"ready"
     with socket.create_connection((host, int(port)), timeout) as s:
@@ -140,7 +140,7 @@ class Broker:
         self.process = None
         self.start()
 
-    def start(self, timeout=60):
+    def start(self, timeout=180):
         """Starts (or starts again) on the same directory and waits until it serves."""
         self.launch()
         began = time.monotonic()
@@ -166,7 +166,7 @@ class Broker:
     def tail(self, lines=30):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def stop(self, timeout=30):
+    def stop(self, timeout=120):
         """SIGTERM and wait; SIGKILL when that is not heeded. Returns the exit code."""
         if self.process.poll() is None:
             self.process.terminate()

@@ -186,7 +186,7 @@ class Client:
     # Errors that count as no answer. Apache Kafka's brokers follow its controller a moment later; weir needs no patience.
     passing = ()
 
-    def __init__(self, address, timeout=30.0):
+    def __init__(self, address, timeout=60.0):
         host, port = address.rsplit(":", 1)
         self.address, self.timeout, self.socket, self.count = (host, int(port)), timeout, None, 0
 

@@ -17,7 +17,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OURS = {f.stem for f in (HERE / "java").glob("*.java")}
 # How long a case waits for what it expects, and how long it may take in all. Both are far beyond what a starved
 # machine needs: they end a hang and prove nothing.
-WAIT, LIMIT = 120, 300
+WAIT, LIMIT = 120, 600
 CASES = {}
 
 

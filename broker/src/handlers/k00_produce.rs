@@ -86,7 +86,7 @@ pub(crate) async fn stream(
         answers.put(|w| put_array_len(w, flexible, Some(partition_count))).await?;
         for _ in 0..partition_count {
             if answers.is_leased() && owes_progress.is_none() {
-                owes_progress = Some(connection.holds(Holding::Replies));
+                owes_progress = Some(connection.holds(Holding::Answers));
             }
             let index = frame.i32("partition index").await?;
             let length = frame.bytes_length("records", flexible).await?;

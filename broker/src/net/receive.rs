@@ -115,7 +115,7 @@ impl Receiver {
             while self.end - self.start < count {
                 let before = self.end - self.start;
                 self.fill().await?;
-                awaited.came(self.end - self.start - before);
+                awaited.read(self.end - self.start - before);
             }
         }
         Ok(())
@@ -192,11 +192,19 @@ impl Receiver {
     pub(crate) async fn peer_gone(&self) {
         let mut byte = [0; 1];
         if self.available().is_empty() && !matches!(self.stream.peek(&mut byte).await, Ok(1..)) {
-            return;
+            return self.unless_given_up().await;
         }
         // The socket is readable for as long as that lies there: the end behind it is looked for now and then.
         while self.stream.ready(Interest::READABLE).await.is_ok_and(|ready| !ready.is_read_closed()) {
             tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.unless_given_up().await
+    }
+
+    /// Waits for ever where the end of what can be read is our own doing.
+    async fn unless_given_up(&self) {
+        if self.state.is_given_up() {
+            std::future::pending().await
         }
     }
 
@@ -227,12 +235,12 @@ impl Receiver {
             let read = chain.fill_with(READ_WINDOW_BYTES, |slices| stream.try_read_vectored(slices));
             match read {
                 Ok(0) => return Err(ReceiveError::Closed),
-                Ok(_) => on_bytes(chain),
+                Ok(_) => {
+                    awaited.came(chain.len() - before);
+                    on_bytes(chain);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await?,
                 Err(error) => return Err(error.into()),
-            }
-            if awaited.came(chain.len() - before) {
-                self.state.progressed_if_holding();
             }
         }
         Ok(())
@@ -253,9 +261,7 @@ impl Receiver {
             }
             out.extend_from_slice(&self.storage.bytes()[self.start..self.start + part]);
             self.consume(part);
-            if awaited.came(part) {
-                self.state.progressed_if_holding();
-            }
+            awaited.came(part);
         }
         Ok(())
     }
@@ -270,9 +276,7 @@ impl Receiver {
             let part = count.min(self.end - self.start);
             self.consume(part);
             count -= part;
-            if awaited.came(part) {
-                self.state.progressed_if_holding();
-            }
+            awaited.came(part);
         }
         Ok(())
     }
@@ -314,75 +318,160 @@ mod tests {
         std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
     }
 
-    /// Waits as a runtime without a turn for this connection would.
-    fn sleep_ms(ms: u64) {
-        std::thread::sleep(Duration::from_millis(ms));
+    /// Until so many bytes lie unread in the receiver's socket, as in that of a connection without a turn.
+    fn wait_for_unread(receiver_socket: &TcpStream, bytes: u64) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while rustix::io::ioctl_fionread(receiver_socket).unwrap() != bytes {
+            assert!(std::time::Instant::now() < deadline, "{bytes} bytes do not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets the reader run until it has read what has come.
+    async fn read_what_came<F: Future>(socket: &TcpStream, mut reading: std::pin::Pin<&mut F>) {
+        while rustix::io::ioctl_fionread(socket).unwrap() > 0 {
+            assert!(is_pending(reading.as_mut()).await);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(is_pending(reading).await);
+    }
+
+    /// A moment on the connection's clock, after all that was.
+    fn moment(state: &ConnectionState) -> u64 {
+        std::thread::sleep(Duration::from_millis(3));
+        state.now_ms()
+    }
+
+    /// A connection that holds the memory of a batch of `body` bytes.
+    struct Receiving {
+        peer: std::net::TcpStream,
+        receiver: Receiver,
+        chain: ChunkChain,
+    }
+
+    impl Receiving {
+        async fn begin(body: usize) -> Receiving {
+            let (peer, receiver) = connected().await;
+            let lease = Budget::root("receive", 1 << 20)
+                .try_lease(ChunkChain::lease_bytes(body), Holder::new("batch", 1))
+                .unwrap();
+            Receiving { peer, receiver, chain: ChunkChain::new(&ChunkPool::new(), lease, body) }
+        }
     }
 
     #[tokio::test]
     async fn what_has_arrived_and_is_not_read_yet_is_the_peers_progress() {
-        const TIMEOUT_MS: u64 = 30;
         const BODY: usize = 2 * CHUNK_BYTES + 10;
-        let (mut peer, mut receiver) = connected().await;
-        let state = Arc::clone(&receiver.state);
-        let stalled = || state.is_stalled(&[true], TIMEOUT_MS);
+        let Receiving { mut peer, mut receiver, mut chain } = Receiving::begin(BODY).await;
+        let (state, socket) = (Arc::clone(&receiver.state), Arc::clone(&receiver.stream));
+        // Whether there was no progress since a moment.
+        let stalled_since = |moment: u64| state.is_stalled(&[true], moment, 1);
         let _owes_progress = state.holds(Holding::Receive);
-        let lease = Budget::root("receive", 1 << 20)
-            .try_lease(ChunkChain::lease_bytes(BODY), Holder::new("batch", 1))
-            .unwrap();
-        let pool = ChunkPool::new();
-        let mut chain = ChunkChain::new(&pool, lease, BODY);
+        let began = state.now_ms();
         let mut reading = Box::pin(receiver.read_chain(&mut chain, |_| ()));
         assert!(is_pending(reading.as_mut()).await);
-        assert!(!stalled());
-        sleep_ms(2 * TIMEOUT_MS);
-        assert!(stalled(), "nothing has come");
+        assert!(!state.is_stalled(&[true], began, 1), "it holds the memory since this moment");
+        let then = moment(&state);
+        assert!(stalled_since(then), "nothing has come");
+        assert!(!state.is_stalled(&[false], then, 1), "nobody waits for what it holds");
         peer.write_all(&[1; 100]).unwrap();
-        sleep_ms(20);
-        assert!(stalled(), "a few bytes are no progress, read or not");
+        wait_for_unread(&socket, 100);
+        assert!(stalled_since(then), "a few bytes are no progress, read or not");
         peer.write_all(&vec![1; CHUNK_BYTES - 100]).unwrap();
-        sleep_ms(20);
-        assert!(!stalled(), "a chunk lies in the socket");
-        while is_pending(reading.as_mut()).await && !stalled() {
-            tokio::task::yield_now().await;
-        }
-        sleep_ms(2 * TIMEOUT_MS);
-        assert!(stalled(), "it was read, and nothing has come since");
+        wait_for_unread(&socket, CHUNK_BYTES as u64);
+        assert!(!stalled_since(then), "a chunk lies in the socket");
+        let then = moment(&state);
+        read_what_came(&socket, reading.as_mut()).await;
+        assert!(!stalled_since(then), "it was read");
+        let then = moment(&state);
+        assert!(stalled_since(then), "it was read, and nothing has come since");
         // One that sends a byte at a time, each of which is read at once.
         for _ in 0..10 {
             peer.write_all(&[1]).unwrap();
-            sleep_ms(2);
-            tokio::task::yield_now().await;
-            assert!(is_pending(reading.as_mut()).await);
-            assert!(stalled(), "a dribble is no progress");
+            wait_for_unread(&socket, 1);
+            read_what_came(&socket, reading.as_mut()).await;
+            assert!(stalled_since(then), "a dribble is no progress");
         }
         peer.write_all(&[1; CHUNK_BYTES]).unwrap();
-        sleep_ms(20);
-        assert!(!stalled(), "the rest lies in the socket");
+        wait_for_unread(&socket, CHUNK_BYTES as u64);
+        assert!(!stalled_since(then), "the rest lies in the socket");
         reading.await.unwrap();
-        assert!(!stalled(), "all was read");
         assert_eq!(chain.len(), BODY);
-        drop(chain);
-        sleep_ms(2 * TIMEOUT_MS);
-        assert!(stalled(), "no bytes are awaited: those of the next request are no progress of this one");
+        assert!(!stalled_since(moment(&state)), "all has come: what is done with it is not up to the peer");
     }
 
     #[tokio::test]
     async fn what_is_passed_over_is_progress_by_the_chunk_too() {
-        const TIMEOUT_MS: u64 = 30;
         let (mut peer, mut receiver) = connected().await;
-        let state = Arc::clone(&receiver.state);
+        let (state, socket) = (Arc::clone(&receiver.state), Arc::clone(&receiver.stream));
         let _owes_progress = state.holds(Holding::Stream);
+        let then = moment(&state);
         let mut skipping = Box::pin(receiver.skip(1 << 20));
         for _ in 0..40 {
             peer.write_all(&[1]).unwrap();
-            sleep_ms(2);
-            tokio::task::yield_now().await;
-            assert!(is_pending(skipping.as_mut()).await);
+            wait_for_unread(&socket, 1);
+            read_what_came(&socket, skipping.as_mut()).await;
         }
         let waited_for = [false, false, false, true];
-        assert!(state.is_stalled(&waited_for, TIMEOUT_MS), "bytes one at a time hold memory for ever");
-        assert!(!state.is_stalled(&[true, true, true, false], TIMEOUT_MS), "nobody waits for what it holds");
+        assert!(state.is_stalled(&waited_for, then, 1), "bytes one at a time hold memory for ever");
+        assert!(!state.is_stalled(&[true, true, true, false], then, 1), "nobody waits for what it holds");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_cross_the_decision_to_give_their_peer_up_are_read() {
+        const BODY: usize = CHUNK_BYTES + 10;
+        for first in [0, 1, BODY - 1] {
+            let Receiving { mut peer, mut receiver, mut chain } = Receiving::begin(BODY).await;
+            let (state, socket) = (Arc::clone(&receiver.state), Arc::clone(&receiver.stream));
+            let _owes_progress = state.holds(Holding::Receive);
+            let mut reading = Box::pin(receiver.read_chain(&mut chain, |_| ()));
+            peer.write_all(&vec![1; first]).unwrap();
+            wait_for_unread(&socket, first as u64);
+            read_what_came(&socket, reading.as_mut()).await;
+            assert!(state.give_up());
+            peer.write_all(&vec![1; BODY - first]).unwrap();
+            wait_for_unread(&socket, (BODY - first) as u64);
+            reading.await.unwrap();
+            assert_eq!(chain.len(), BODY);
+            // The peer takes its answer, and then hears that this was all.
+            socket.writable().await.unwrap();
+            assert_eq!(socket.try_write(b"answer").unwrap(), 6);
+            assert!(!state.give_up(), "it waits for nothing");
+            assert!(matches!(receiver.ensure(4).await, Err(ReceiveError::Closed)));
+            drop((receiver, socket));
+            let mut answer = Vec::new();
+            std::io::Read::read_to_end(&mut peer, &mut answer).unwrap();
+            assert_eq!(answer, b"answer");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_given_up_and_sends_no_whole_request_is_read_no_further() {
+        const BODY: usize = CHUNK_BYTES + 10;
+        let Receiving { mut peer, mut receiver, mut chain } = Receiving::begin(BODY).await;
+        let (state, socket) = (Arc::clone(&receiver.state), Arc::clone(&receiver.stream));
+        let mut reading = Box::pin(receiver.read_chain(&mut chain, |_| ()));
+        assert!(is_pending(reading.as_mut()).await);
+        assert!(state.give_up());
+        peer.write_all(&vec![1; BODY - 1]).unwrap();
+        wait_for_unread(&socket, BODY as u64 - 1);
+        let limit = tokio::time::timeout(Duration::from_secs(60), reading);
+        assert!(matches!(
+            limit.await.expect("it waits for a peer that was given up"),
+            Err(ReceiveError::Closed)
+        ));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_reading_is_not_taken_for_the_end_of_the_peer() {
+        let (peer, receiver) = connected().await;
+        let awaited = receiver.state.awaits(4);
+        assert!(receiver.state.give_up());
+        drop(awaited);
+        let mut gone = Box::pin(receiver.peer_gone());
+        receiver.stream.ready(Interest::READABLE).await.unwrap();
+        assert!(is_pending(gone.as_mut()).await, "a request that is in hand would lose its answer");
+        drop(peer);
     }
 
     /// Reads past 64 MiB while another task counts its turns.
@@ -402,7 +491,11 @@ mod tests {
         let mut receiver =
             Receiver::new(stream, Arc::clone(&registered.state), windows.clone(), ChunkPool::new());
         // Enough lies in the socket's buffer that one poll could go on for very long.
-        std::thread::sleep(Duration::from_millis(100));
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while rustix::io::ioctl_fionread(&*receiver.stream).unwrap() < 64 << 10 {
+            assert!(std::time::Instant::now() < deadline, "nothing comes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let turns = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&turns);
         let other = tokio::spawn(async move {

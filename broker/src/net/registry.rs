@@ -1,11 +1,14 @@
 //! Every open connection: who it is, when it last moved, whether it holds leased memory; limits in all, per address and
 //! in a second; and the reaper that cuts off idle ones and, while somebody waits for memory, stalled ones.
 //!
+//! A connection that waits for its peer's bytes is cut off by an end of its reading: the socket itself then tells what
+//! came before the end, so a request whose last byte has come is answered, whenever the reaper made up its mind.
+//!
 //! Invariant: a connection is counted from before its task starts until after its last byte of state is dropped.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,10 +43,13 @@ pub(crate) struct ConnectionState {
     socket: OnceLock<Weak<TcpStream>>,
     /// Bytes that must come until the next progress while the connection waits for its peer's; 0 at other times.
     awaited: AtomicU32,
+    /// Nothing more is read than what has come.
+    given_up: AtomicBool,
 }
 
 impl ConnectionState {
-    fn now_ms(&self) -> u64 {
+    /// The time of the registry's clock.
+    pub(super) fn now_ms(&self) -> u64 {
         self.clock.elapsed().as_millis() as u64
     }
 
@@ -92,29 +98,55 @@ impl ConnectionState {
         awaited
     }
 
-    /// True when the next portion that the connection waits for has arrived and was not read yet: it is not the peer who
-    /// is slow.
-    fn has_arrived(&self) -> bool {
-        let awaited = u64::from(self.awaited.load(Ordering::Relaxed));
-        let Some(socket) = self.socket.get().and_then(Weak::upgrade) else { return false };
-        awaited > 0 && rustix::io::ioctl_fionread(&*socket).is_ok_and(|unread| unread >= awaited)
+    /// Whether nothing more is read than what has come.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
-    /// True when the connection owes progress since `timeout_ms` to somebody who waits: `waited_for` tells of which
-    /// budgets that is, in the order of [`Holding`].
-    pub(super) fn is_stalled(&self, waited_for: &[bool], timeout_ms: u64) -> bool {
-        let since = self.holding_since_ms.load(Ordering::Relaxed);
+    fn is_awaiting(&self) -> bool {
+        self.awaited.load(Ordering::Acquire) > 0
+    }
+
+    /// True when `awaited` bytes have arrived and were not read yet: it is not the peer who is slow.
+    fn has_arrived(&self, awaited: u32) -> bool {
+        let Some(socket) = self.socket.get().and_then(Weak::upgrade) else { return false };
+        rustix::io::ioctl_fionread(&*socket).is_ok_and(|unread| unread >= u64::from(awaited))
+    }
+
+    /// True when at `now_ms` the connection owes progress since `timeout_ms` to somebody who waits: `waited_for` tells of
+    /// which budgets that is, in the order of [`Holding`].
+    pub(super) fn is_stalled(&self, waited_for: &[bool], now_ms: u64, timeout_ms: u64) -> bool {
+        let since = self.holding_since_ms.load(Ordering::Acquire);
         let holding = self.holding.load(Ordering::Relaxed) as usize;
+        let awaited = self.awaited.load(Ordering::Acquire);
+        // Between the bytes of its peer's a request is worked on, which is no fault of the peer's.
+        let is_up_to_the_peer = match awaited {
+            0 => Holding::SENDING.iter().any(|sending| *sending as usize == holding),
+            awaited => !self.has_arrived(awaited),
+        };
         since > 0
             && waited_for.get(holding).copied().unwrap_or(false)
-            && self.now_ms().saturating_sub(since - 1) >= timeout_ms
-            && !self.has_arrived()
+            && now_ms.saturating_sub(since - 1) >= timeout_ms
+            && is_up_to_the_peer
+            // What was read meanwhile was progress.
+            && self.holding_since_ms.load(Ordering::Acquire) == since
+    }
+
+    /// Gives a peer up. True when the connection waits for bytes of its: it reads what has come, answers if that is a whole
+    /// request, and ends. Otherwise its task must be ended.
+    pub(super) fn give_up(&self) -> bool {
+        if !self.is_awaiting() {
+            return false;
+        }
+        let Some(socket) = self.socket.get().and_then(Weak::upgrade) else { return false };
+        self.given_up.store(true, Ordering::Relaxed);
+        rustix::net::shutdown(&*socket, rustix::net::Shutdown::Read).is_ok()
     }
 
     /// Notes a window of progress on what the lease is for.
     pub(crate) fn progressed(&self) {
         let now = self.now_ms();
-        self.holding_since_ms.store(now + 1, Ordering::Relaxed);
+        self.holding_since_ms.store(now + 1, Ordering::Release);
         self.last_active_ms.store(now, Ordering::Relaxed);
     }
 }
@@ -142,10 +174,17 @@ pub(crate) enum Holding {
     Fetch = 2,
     /// A produce request between its batches.
     Stream = 3,
-    /// A reply that is being sent, or the answers of a produce request that is being received.
+    /// A reply that is being sent.
     Replies = 4,
     /// The heads of a fetch response of many partitions.
     LargeFetch = 5,
+    /// The answers of a produce request that is being received.
+    Answers = 6,
+}
+
+impl Holding {
+    /// Held while the peer is to take bytes; the others while it is to send some.
+    const SENDING: [Holding; 3] = [Holding::Fetch, Holding::Replies, Holding::LargeFetch];
 }
 
 /// A wait for bytes of the peer's, in portions each of which is progress: a chunk, or the rest.
@@ -159,19 +198,27 @@ pub(crate) struct Awaited {
 impl Awaited {
     fn begin_portion(&mut self) {
         self.portion = self.rest.min(CHUNK_BYTES);
-        self.state.awaited.store(self.portion as u32, Ordering::Relaxed);
+        self.state.awaited.store(self.portion as u32, Ordering::Release);
     }
 
-    /// Notes that `count` more bytes were read. True when a portion is complete.
-    pub(crate) fn came(&mut self, count: usize) -> bool {
+    /// Notes that `count` more bytes were read; a complete portion is progress.
+    pub(crate) fn came(&mut self, count: usize) {
+        if count >= self.portion {
+            // Before the next portion is awaited: the reaper must not see that one beside the old progress.
+            self.state.progressed_if_holding();
+        }
+        self.read(count);
+    }
+
+    /// Notes that `count` more bytes were read, which are no progress.
+    pub(crate) fn read(&mut self, count: usize) {
         self.rest = self.rest.saturating_sub(count);
         if count >= self.portion {
             self.begin_portion();
-            return true;
+        } else {
+            self.portion -= count;
+            self.state.awaited.store(self.portion as u32, Ordering::Release);
         }
-        self.portion -= count;
-        self.state.awaited.store(self.portion as u32, Ordering::Relaxed);
-        false
     }
 }
 
@@ -353,6 +400,7 @@ impl Registry {
             waited_us: AtomicU32::new(0),
             socket: OnceLock::new(),
             awaited: AtomicU32::new(0),
+            given_up: AtomicBool::new(false),
         });
         open.entries.insert(id, Entry { state: Arc::clone(&state), task: None });
         Ok(Registered { registry: Arc::clone(self), state })
@@ -408,18 +456,24 @@ impl Registry {
     /// One pass of the reaper over the connections of `broker`. The budgets are in the order of [`Holding`].
     pub(crate) fn reap(&self, broker: &Broker, max_idle: Duration, stall_timeout: Duration) {
         let Budgets { receive, control, fetch, streams, replies, large_fetch, .. } = &broker.budgets;
-        let budgets = [receive, control, fetch, streams, replies, large_fetch];
+        let budgets = [receive, control, fetch, streams, replies, large_fetch, replies];
         let waited_for = budgets.map(Budget::has_waiters);
         let now = self.clock.elapsed().as_millis() as u64;
         let open = self.open.lock();
         for entry in open.entries.values() {
             let state = &entry.state;
             let holding = state.holding.load(Ordering::Relaxed) as usize;
-            let stalled = state.is_stalled(&waited_for, stall_timeout.as_millis() as u64);
+            // Its task ends as soon as it has a turn.
+            if state.is_given_up() && state.is_awaiting() {
+                continue;
+            }
+            let stalled = state.is_stalled(&waited_for, state.now_ms(), stall_timeout.as_millis() as u64);
             let idle = now.saturating_sub(state.last_active_ms.load(Ordering::Relaxed))
                 >= max_idle.as_millis() as u64;
             let Some(task) = entry.task.as_ref().filter(|_| stalled || idle) else { continue };
-            task.abort();
+            if !state.give_up() {
+                task.abort();
+            }
             if stalled {
                 self.stalled.fetch_add(1, Ordering::Relaxed);
                 let (peer, budget) = (state.peer, budgets.get(holding).map_or("", |budget| budget.name()));

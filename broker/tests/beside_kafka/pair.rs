@@ -236,7 +236,7 @@ impl Pair {
         requests: &Both<C>,
         is_so: impl Fn(&C::Response) -> bool,
     ) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         let client = self.client();
         for (client, request) in [(&mut client.kafka, &requests.kafka), (&mut client.weir, &requests.weir)] {
             loop {

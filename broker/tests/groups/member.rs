@@ -12,7 +12,7 @@ pub(crate) const QUICK: &str = "group.initial.rebalance.delay.ms=0\noffsets.topi
 
 /// Waits until `is_so`, but not for ever.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -106,9 +106,16 @@ impl Member {
 
     /// Joins and syncs until it is in a stable generation; as the leader it assigns to each member its id.
     pub(crate) fn settle(&mut self) -> SyncGroupResponse {
+        self.try_settle().unwrap_or_else(|code| panic!("{code:?}"))
+    }
+
+    /// As [`Member::settle`]; an error for one whose session may end meanwhile.
+    pub(crate) fn try_settle(&mut self) -> Result<SyncGroupResponse, ErrorCode> {
         loop {
             let joined = self.join(9);
-            assert_eq!(joined.error_code, ErrorCode::NONE);
+            if !joined.error_code.is_ok() {
+                return Err(joined.error_code);
+            }
             let ids: Vec<String> = joined.members.iter().map(|member| member.member_id.clone()).collect();
             let assignments: Vec<(&str, &[u8])> = match joined.leader == joined.member_id {
                 true => ids.iter().map(|id| (id.as_str(), id.as_bytes())).collect(),
@@ -116,9 +123,9 @@ impl Member {
             };
             let synced = self.sync(5, &assignments);
             match synced.error_code {
-                ErrorCode::NONE => return synced,
+                ErrorCode::NONE => return Ok(synced),
                 ErrorCode::REBALANCE_IN_PROGRESS => {}
-                code => panic!("sync: {code:?}"),
+                code => return Err(code),
             }
         }
     }

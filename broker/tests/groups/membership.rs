@@ -1,8 +1,9 @@
 //! Several members: rebalances, static members, connections that vanish.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::net::Shutdown;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use weir_protocol::messages::*;
@@ -46,14 +47,24 @@ fn fifty_members_that_join_at_once_form_one_generation_and_leave_nothing_behind(
     const MEMBERS: usize = 50;
     let server = Running::start(&QUICK.replace("delay.ms=0", "delay.ms=700"));
     let (sender, receiver) = mpsc::channel();
+    let generations = Mutex::new(vec![-1; MEMBERS]);
     std::thread::scope(|scope| {
         for number in 0..MEMBERS {
-            let (sender, server) = (sender.clone(), &server);
+            let (sender, server, generations) = (sender.clone(), &server, &generations);
             scope.spawn(move || {
                 let mut member = Member::new(server, "crowd");
                 // Together more than a small reply: the leader's goes through the control share.
                 member.metadata = vec![number as u8; 1000];
                 assert_eq!(member.settle().assignment, member.id.as_bytes());
+                // One that comes late on a slow machine makes another generation, which the others hear of.
+                wait_until("all are in one generation", || {
+                    if member.heartbeat(4) == ErrorCode::REBALANCE_IN_PROGRESS {
+                        assert_eq!(member.settle().assignment, member.id.as_bytes());
+                    }
+                    let mut generations = generations.lock().unwrap();
+                    generations[number] = member.generation;
+                    generations.iter().all(|generation| *generation == member.generation)
+                });
                 sender.send(member).unwrap();
             });
         }
@@ -103,7 +114,6 @@ fn a_waiting_member_with_an_id_keeps_its_place_for_one_session_and_can_come_back
     let mut first = Member::new(&server, "g");
     first.settle();
     let mut second = Member::new(&server, "g");
-    second.session_timeout_ms = 400;
     let asked = second.client.call(&second.join_request(9), 9);
     assert_eq!(asked.error_code, ErrorCode::MEMBER_ID_REQUIRED);
     second.id = asked.member_id;
@@ -124,7 +134,12 @@ fn a_waiting_member_with_an_id_keeps_its_place_for_one_session_and_can_come_back
         }
         assert_eq!(describe(&mut first.client, "g").members.len(), 2);
         assert_eq!(second.heartbeat(4), ErrorCode::NONE);
-        // It falls silent: after its session it is gone.
+        // It falls silent: after its session, which is a short one from now on, it is gone.
+        second.session_timeout_ms = 400;
+        let mut falls_silent = second.client.send_only(&second.join_request(9), 9);
+        wait_until("the first hears of it", || first.heartbeat(4) == ErrorCode::REBALANCE_IN_PROGRESS);
+        first.settle();
+        falls_silent.read_exact(&mut [0]).unwrap();
         wait_until("its session has ended", || describe(&mut first.client, "g").members.len() == 1);
     });
 }

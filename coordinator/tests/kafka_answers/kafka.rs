@@ -98,7 +98,7 @@ impl KafkaPeer {
         let bootstrap = &self.bootstrap;
         let connection = self.connections.entry(connection).or_insert_with(|| {
             let stream = TcpStream::connect(bootstrap).expect("a broker listens");
-            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out can be set");
+            stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a time-out can be set");
             Connection { stream, api_key, version }
         });
         (connection.api_key, connection.version) = (api_key, version);

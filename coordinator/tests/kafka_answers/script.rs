@@ -172,7 +172,7 @@ impl Script<'_> {
 
     /// Until the description of the group contains the text.
     fn wait_until(&mut self, group: &str, text: &str) {
-        for _ in 0..2_000 {
+        for _ in 0..24_000 {
             if self.peer.describe(group).contains(text) {
                 return;
             }

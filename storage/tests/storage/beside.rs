@@ -31,7 +31,7 @@ impl FaultHook for Gate {
             && let Some((arrived, go)) = self.shut.lock().unwrap().take()
         {
             arrived.send(()).unwrap();
-            go.recv_timeout(Duration::from_secs(10)).unwrap();
+            go.recv_timeout(Duration::from_secs(120)).unwrap();
         }
         Verdict::Proceed
     }

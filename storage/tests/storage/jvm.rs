@@ -161,7 +161,7 @@ impl Broker {
             .spawn()
             .unwrap();
         let mut broker = Self { child, address: address.to_owned() };
-        let deadline = Instant::now() + Duration::from_secs(90);
+        let deadline = Instant::now() + Duration::from_secs(240);
         while TcpStream::connect(address).is_err() {
             assert!(broker.child.try_wait().unwrap().is_none(), "the broker ended");
             assert!(Instant::now() < deadline, "the broker does not listen");
@@ -173,7 +173,7 @@ impl Broker {
     fn stop(mut self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(&id).status().unwrap().success());
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(240);
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the broker does not stop");
             std::thread::sleep(Duration::from_millis(50));

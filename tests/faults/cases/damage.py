@@ -83,7 +83,7 @@ def cut_short(test):
         error, *_, data = one.fetch(topic, 0, offset)
         equal((error, data), (wire.CORRUPT, b""), f"a fetch of {offset}, which is in the hole")
     errors = []
-    found = read_all(server, topic, errors=errors, timeout=60)
+    found = read_all(server, topic, errors=errors, timeout=120)
     equal(found, acked[:hole], f"records before the hole, where the consumer is told {errors}")
     check(errors, "the consumer was not told of the hole")
     equal(read_all(server, topic, start=hole_end), acked[hole_end:], "records behind the hole")

@@ -19,7 +19,7 @@ def second_server(test):
     text = text.replace(str(first.port), str(brokers.free_port())).replace(f"http.listener={first.http}", "http.listener=")
     other = test.scratch / "second.properties"
     other.write_text(text)
-    done = subprocess.run([first.command[0], "server", str(other)], capture_output=True, text=True, timeout=20,
+    done = subprocess.run([first.command[0], "server", str(other)], capture_output=True, text=True, timeout=120,
                           stdin=subprocess.DEVNULL)
     check(done.returncode == 1, f"exit code {done.returncode}\n{done.stderr[-1500:]}")
     check("in use by another process" in done.stderr and str(first.data) in done.stderr, done.stderr[-1500:])
@@ -37,7 +37,7 @@ def meta_properties(test):
     server = Weir(test)
     topic = topic_of(test, server)
     acked = fill(server, topic, 50)
-    cluster = admin(server).list_topics(timeout=10).cluster_id
+    cluster = admin(server).list_topics(timeout=60).cluster_id
     equal(server.stop(), 0, "exit code")
     file = server.data / "meta.properties"
     for content in (b"", b"\0" * 40, b"version=1\n", None):
@@ -54,7 +54,7 @@ def meta_properties(test):
     file.write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
     server.start()
     equal(read_all(server, topic), acked, "records")
-    equal(admin(server).list_topics(timeout=10).cluster_id, cluster, "cluster id")
+    equal(admin(server).list_topics(timeout=60).cluster_id, cluster, "cluster id")
     test.prove("mended as the message says it starts with everything")
 
 
@@ -101,7 +101,7 @@ def cut_deletion(test):
     for index in range(2):
         shutil.copytree(server.partition(gone, index), test.scratch / f"{gone}-{index}")
     foreign = server.data / "foreign-0"
-    admin(server).delete_topics([gone])[gone].result(10)
+    admin(server).delete_topics([gone])[gone].result(60)
     server.kill()
     # The removal is in the metadata log, and the crash came before the directories got their new names.
     for index in range(2):
@@ -125,7 +125,7 @@ def crash_loop(test):
         name = test.name(f"round{round_}")
         topic_of(test, server, name=name, partitions=4)
         done += fill(server, keep, 25, first=25 * round_)
-        admin(server).delete_topics([name])[name].result(10)
+        admin(server).delete_topics([name])[name].result(60)
         server.kill()
         if round_ >= 2:
             point = checkpoint(server, "recovery-point-offset-checkpoint").get((keep, 0), 0)
@@ -161,7 +161,7 @@ class SeveralDirectories:
 
     def out(self, home):
         """The partitions of a missing directory: no leader, no answer, and no second directory."""
-        described = admin(self.server).list_topics(self.topic, timeout=10).topics[self.topic].partitions
+        described = admin(self.server).list_topics(self.topic, timeout=60).topics[self.topic].partitions
         for partition in (p for p, where in self.homes.items() if where == home):
             equal((described[partition].leader, described[partition].error.code()), (-1, wire.NO_LEADER), "leader and error")
             one = self.server.wire()
@@ -301,7 +301,7 @@ def new_directory(test):
         equal(server.wire().produce(several.topic, partition, wire.batch([b"x"]))[0], wire.STORAGE, "error of an append")
     fresh = topic_of(test, server, "fresh", partitions=12)
     check(list(disk.glob(f"{fresh}-*")), "nothing is put into the replaced directory")
-    admin(server).delete_topics([several.topic])[several.topic].result(10)
+    admin(server).delete_topics([several.topic])[several.topic].result(60)
     topic_of(test, server, name=several.topic, partitions=8)
     for partition in range(8):
         fill(server, several.topic, 1, partition=partition)

@@ -44,7 +44,7 @@ class Everything:
             self.probes.append((base, value.ljust(size)))
         return error
 
-    def refuses(self, timeout=60):
+    def refuses(self, timeout=120):
         """Waits for the first refused append; it must be the error that producers send again for."""
         errors = []
 
@@ -64,7 +64,7 @@ class Everything:
             return error
         wait_until(refused, "a commit is refused", pause=0.001)
 
-    def works_again(self, timeout=60):
+    def works_again(self, timeout=120):
         """Everything works, without a restart."""
         began = time.monotonic()
         wait_until(lambda: self.produce() == 0, f"appends work again\n{self.server.tail()}", timeout)
@@ -170,7 +170,7 @@ def read_only_mount(test):
         if code == 0:
             equal(server.wire().produce(new, 0, wire.batch([b"x"]))[0], wire.STORAGE, "error of a partition without a log")
         equal(server.wire().fetch(new, 0, 0)[0] in (wire.STORAGE, 3), True, "error of its reads")
-        admin(server).delete_topics([doomed])[doomed].result(10)
+        admin(server).delete_topics([doomed])[doomed].result(60)
         every.reads()
         check(server.said("ERROR", "Read-only file system"), "nothing is said")
         time.sleep(1)
@@ -216,7 +216,7 @@ def read_only_file_system(test):
         check(server.said("ERROR", "Read-only file system"), "nothing is said")
         server.lives()
         began = time.monotonic()
-        server.stop(timeout=60)
+        server.stop(timeout=120)
         check(server.process.returncode != -signal.SIGKILL, f"SIGTERM is not heeded within {time.monotonic() - began:.0f} s")
         every.load.stopping.set()
     with Mount(test.scratch / "disk", *options) as disk:
@@ -256,7 +256,7 @@ def vanished(test):
     one = server.wire()
     wait_until(lambda: one.produce(every.probe, 0, wire.batch([b"x"]))[0] == wire.STORAGE, "appends are refused")
     server.lives()
-    check(server.stop(timeout=20) != -signal.SIGKILL, "SIGTERM is not heeded without a directory")
+    check(server.stop(timeout=120) != -signal.SIGKILL, "SIGTERM is not heeded without a directory")
     test.prove("renamed away: appends, commits, new topics get an error to retry, open files are read; all work again "
                f"{seconds:.1f} s after it is back, nothing is lost; removed for good: appends are refused, SIGTERM ends it")
 

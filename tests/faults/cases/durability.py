@@ -67,7 +67,7 @@ def group_commit(test):
     syncs = Syncs(test)
     server = syncs.server(test, **{"log.flush.interval.messages": "1"})
     topic = topic_of(test, server)
-    producers, each, delay_ms = 16, 6, 80
+    producers, each, delay_ms = 16, 6, 400
     syncs.set(delay_ms)
     counted = "kafka_log_logflushstats_logflushrateandtimems_count"
     before, took, bases, failed = server.metric(counted), [], [], []
@@ -107,12 +107,12 @@ def no_flush(test):
     syncs = Syncs(test)
     server = syncs.server(test)
     topic = topic_of(test, server)
-    syncs.set(3000)
+    syncs.set(100_000)
     one = server.wire()
     began = time.monotonic()
     for n in range(5):
         equal(one.produce(topic, 0, wire.batch([b"x"])), (0, n), "answer")
-    check(time.monotonic() - began < 2.9, "answers waited for a sync that nobody asked for")
+    check(time.monotonic() - began < 60, "answers waited for a sync that nobody asked for")
     syncs.set(0)
     test.prove("by default an answer comes from the page cache, as in Kafka")
 
@@ -134,7 +134,7 @@ def failing_sync(test):
     names = [test.name("during") for _ in range(3)]
     for name in names:
         equal(one.create_topic(name), wire.STORAGE, "error of a creation that cannot be synced")
-        check(name not in admin(server).list_topics(timeout=10).topics, "a refused topic is shown")
+        check(name not in admin(server).list_topics(timeout=60).topics, "a refused topic is shown")
     check(one.commit("group", topic, 0, 8) in (14, 15, 16), "error of a commit that cannot be synced")
     check(server.said("ERROR", "Input/output error"), "nothing is said")
     server.lives()
@@ -150,7 +150,7 @@ def failing_sync(test):
         server.start()
         equal([v for _, v in read_all(server, topic)], [b"a", b"b", b"c"], "records")
         wait_until(lambda: server.wire().committed("group", topic, 0) == (0, 9), "the commit")
-        topics = admin(server).list_topics(timeout=10).topics
+        topics = admin(server).list_topics(timeout=60).topics
         equal([name in topics for name in names], [True, True, False], "topics")
         for name in names[:2]:
             equal(server.wire().produce(name, 0, wire.batch([b"x"]))[0], 0, "the topic takes records")

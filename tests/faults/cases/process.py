@@ -64,9 +64,9 @@ def stopped(test):
     before = [len(s) for s in seen]
     os.kill(server.pid, signal.SIGCONT)
     load.grows(500)
-    wait_until(lambda: all(len(s) > b for s, b in zip(seen, before)), "both members go on", 30)
+    wait_until(lambda: all(len(s) > b for s, b in zip(seen, before)), "both members go on")
     load.stop()
-    wait_until(lambda: len(seen[0] | seen[1]) >= len(load.acked), "everything is consumed", 30)
+    wait_until(lambda: len(seen[0] | seen[1]) >= len(load.acked), "everything is consumed")
     equal(sorted(set(load.acked) - (seen[0] | seen[1]))[:5], [], "records that were not consumed")
     ending.set()
     load.verify(server, 4)

@@ -99,7 +99,7 @@ def metadata_log(test):
             # The newest snapshot is damaged: the log or an older one must tell the same, or the start says so.
             (here / f"{10**6:020}-0000000009.checkpoint").write_bytes(noise.randbytes(200))
         server.start()
-        known = admin(server).list_topics(timeout=10).topics
+        known = admin(server).list_topics(timeout=60).topics
         equal(sorted(t for t in topics if t not in known), [], f"topics lost in round {turn} (seed {seed})")
         for junk in here.glob("0000000000000*1000000-*"):
             junk.unlink()
@@ -129,7 +129,7 @@ def metadata_damaged(test):
     equal(server.dirs("*-stray"), [], "directories set aside")
     log.write_bytes(good)
     server.start()
-    known = admin(server).list_topics(timeout=10).topics
+    known = admin(server).list_topics(timeout=60).topics
     equal([t for t in topics if t not in known], [], "topics lost")
     equal(read_all(server, topics[3]), acked, "records")
     test.prove("a flipped byte with whole batches behind it is no torn tail: the start is refused and says where and how "

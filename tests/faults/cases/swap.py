@@ -48,13 +48,13 @@ def exchange(test, kafka):
         equal(one.produce(topic, 1, batch(n)), (0, n), "a batch of the idempotent producer")
     wait_until(lambda: one.find_coordinator("group") == 0, "a coordinator")
     wait_until(lambda: one.commit("group", topic, 0, 111) == 0, "a commit")
-    cluster = admin(server).list_topics(timeout=10).cluster_id
+    cluster = admin(server).list_topics(timeout=60).cluster_id
 
     sent = 5
     last_epoch = -1
     for turn, kind in enumerate((kafka, "weir", kafka, "weir")):
         server = hands.take(kind)
-        equal(admin(server).list_topics(timeout=10).cluster_id, cluster, f"cluster id on {kind}")
+        equal(admin(server).list_topics(timeout=60).cluster_id, cluster, f"cluster id on {kind}")
         one = wire.Wire(server.bootstrap)
         equal(one.produce(topic, 1, batch(sent - 1)), (0, sent - 1), f"the last batch, sent again to {kind}")
         equal(one.produce(topic, 1, batch(sent)), (0, sent), f"the next batch on {kind}")

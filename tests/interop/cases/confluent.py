@@ -452,7 +452,7 @@ def static(t):
 def session_timeout(t):
     topic, group = t.topic("session", partitions=4), t.name("g")
     code = ("import sys\nfrom confluent_kafka import Consumer\n"
-            "c = Consumer({'bootstrap.servers': sys.argv[1], 'group.id': sys.argv[3], 'session.timeout.ms': 6000})\n"
+            "c = Consumer({'bootstrap.servers': sys.argv[1], 'group.id': sys.argv[3], 'session.timeout.ms': 10000, 'heartbeat.interval.ms': 300})\n"
             "c.subscribe([sys.argv[2]], on_assign=lambda c, p: print(len(p), flush=True))\n"
             "while True: c.poll(0.1)\n")
     victim = t.spawn(sys.executable, "-c", code, t.bootstrap, topic, group)
@@ -465,7 +465,7 @@ def session_timeout(t):
     took = time.monotonic() - died
     check(took > 3, f"given away after {took:.1f} s, before the session ended")
     a.close()
-    t.prove("a killed member's partitions are given away when its session of 6 s has ended")
+    t.prove("a killed member's partitions are given away when its session of 10 s has ended")
 
 
 @case(CLIENT, "administration")

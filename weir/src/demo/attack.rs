@@ -30,7 +30,7 @@ const RECORD_BYTES: usize = 100;
 /// How long a huge request may take, from its first byte to its answer.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the consumer may take to see what was acknowledged.
-const CATCH_UP: Duration = Duration::from_secs(10);
+const CATCH_UP: Duration = Duration::from_secs(60);
 
 /// How much of what.
 #[derive(Clone, Copy, Debug)]

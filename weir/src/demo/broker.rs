@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Options, memory};
 
 /// How long it may take to serve.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 /// How long it may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes of its log that are shown when it fails.
 const LOG_TAIL_BYTES: usize = 2000;
 
 /// Old data goes quickly, so that the attack does not fill the disk: its records are not what the demo is about.
-const PROPERTIES: [&str; 8] = [
+const PROPERTIES: [&str; 9] = [
     "log.segment.bytes=4194304",
     "log.retention.bytes=4194304",
     "log.retention.check.interval.ms=500",
@@ -26,6 +26,8 @@ const PROPERTIES: [&str; 8] = [
     "offsets.topic.num.partitions=1",
     "auto.create.topics.enable=false",
     "node.id=1",
+    // The attack connects all at once: one without a place would try again only after a second.
+    "socket.listen.backlog.size=2000",
 ];
 
 /// A running broker; killed when dropped.
