@@ -118,6 +118,9 @@ fn a_broker_is_described_as_kafka_describes_it() {
         let synonyms = &mut ours.get_mut(name).unwrap().2;
         *synonyms = format!("{}}}", synonyms.split(", DEFAULT_CONFIG:").next().unwrap());
     }
+    // With a fixed window of 100 KiB a produced byte costs the broker nearly half as much again.
+    let window = ours.remove("socket.receive.buffer.bytes").unwrap();
+    assert!(window.2.contains("-1"), "{window:?}");
     let mut differing = Vec::new();
     for (name, row) in &ours {
         match kafkas.get(name) {
@@ -131,7 +134,7 @@ fn a_broker_is_described_as_kafka_describes_it() {
     }
     assert!(differing.is_empty(), "{differing:#?}");
     let missing: Vec<_> = kafkas.keys().filter(|name| !ours.contains_key(*name)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(missing, ["socket.receive.buffer.bytes"]);
 }
 
 #[test]

@@ -418,6 +418,18 @@ pub(crate) static INTENDED: &[Intended] = &[
     ),
     intended(
         (ApiKey::DescribeConfigs, "describe 4 \"7\""),
+        "results[].configs[].value",
+        ("\"102400\"", "\"-1\""),
+        "the system grows the window of a connection with its traffic: socket.receive.buffer.bytes",
+    ),
+    intended(
+        (ApiKey::DescribeConfigs, "describe 4 \"7\""),
+        "results[].configs[].synonyms[].value",
+        ("\"102400\"", "\"-1\""),
+        "as above",
+    ),
+    intended(
+        (ApiKey::DescribeConfigs, "describe 4 \"7\""),
         "results[].configs[].synonyms",
         ("1 elements", "2 elements, only here: [{name: \"node.id\""),
         "node.id has a default, so that a server starts without a file",

@@ -12,6 +12,7 @@ pub(super) fn check(config: &BrokerConfig, errors: &mut Vec<MetadataError>, note
     consistency(config, errors);
     directories(config, errors);
     replication(config, notes);
+    receive_window(config, notes);
     for listener in &config.listeners().controller {
         notes.push(note(
             NoteLevel::Info,
@@ -234,6 +235,22 @@ fn replication(config: &BrokerConfig, notes: &mut Vec<Note>) {
     }
 }
 
+/// A window that is fixed below what one batch of the usual largest size takes.
+fn receive_window(config: &BrokerConfig, notes: &mut Vec<Note>) {
+    const NAME: &str = keys::SOCKET_RECEIVE_BUFFER_BYTES.name;
+    let bytes = config.get(keys::SOCKET_RECEIVE_BUFFER_BYTES);
+    if (1..1 << 20).contains(&bytes) && config.written().get(NAME).is_some() {
+        notes.push(note(
+            NoteLevel::Info,
+            NAME,
+            format!(
+                "{bytes} fixes the receive window of every connection; without it the system grows the window under \
+                 load, and large batches take less CPU"
+            ),
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::properties::{BrokerConfig, PropertySet};
@@ -299,5 +316,18 @@ mod tests {
         let notes = BrokerConfig::from_properties(&set).unwrap().notes;
         assert_eq!(notes.iter().filter(|note| note.text.contains("1 is used")).count(), 2);
         assert!(notes.iter().any(|note| note.property == "min.insync.replicas"));
+    }
+
+    #[test]
+    fn a_receive_window_that_is_fixed_small_is_noted() {
+        let noted = |value: &str| {
+            let text = format!("socket.receive.buffer.bytes={value}");
+            let set = PropertySet::parse(text.as_bytes()).unwrap();
+            let notes = BrokerConfig::from_properties(&set).unwrap().notes;
+            notes.iter().any(|note| note.property == "socket.receive.buffer.bytes")
+        };
+        assert!(noted("102400"));
+        assert!(!noted("-1"));
+        assert!(!noted("4194304"));
     }
 }
