@@ -13,8 +13,8 @@ use crate::report;
 fn check(problems: &[Problem]) {
     assert!(problems.len() <= MAX_PROBLEMS + 1, "{} problems", problems.len());
     for problem in problems {
-        assert!(!problem.text.contains('\u{1b}'), "{problem:?}");
-        assert!(problem.text.len() < 2000, "{problem:?}");
+        assert!(!problem.text.en.contains('\u{1b}'), "{problem:?}");
+        assert!(problem.text.en.len() < 2000, "{problem:?}");
     }
 }
 
@@ -90,7 +90,7 @@ pub fn fuzz_heap_dump(data: &[u8]) {
     assert_eq!(account.groups.iter().map(|group| group.buffers).sum::<u64>(), temporary);
     let text = report::text(&heap, &account, report::Style { width: 80, colour: false });
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
-    assert!(report::json(&heap, &account).is_object());
+    assert!(report::json(&heap, &account, Language::English).is_object());
 }
 
 #[cfg(test)]

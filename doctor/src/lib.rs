@@ -10,6 +10,7 @@ pub mod fuzz;
 pub mod heap;
 pub mod hprof;
 pub mod jvm_plan;
+pub mod language;
 pub mod report;
 
 pub use error::DoctorError;

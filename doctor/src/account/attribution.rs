@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::evidence::ThreadRole;
 use crate::heap::{Books, Heap, Held};
+use crate::language::{Text, text};
 
 /// What one thread has in temporary buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,22 +95,40 @@ pub struct Group {
 }
 
 impl Group {
-    /// Its name in a report.
+    /// Its name in JSON.
     pub fn name(&self) -> String {
+        self.label().en
+    }
+
+    /// Its name in a report.
+    pub fn label(&self) -> Text {
         match (&self.listener, &self.pattern) {
-            (Some(listener), _) => format!("network {listener}"),
-            (None, Some(pattern)) => pattern.clone(),
-            (None, None) => self.role.to_string(),
+            (Some(listener), _) => text!("network {listener}", "网络线程 {listener}"),
+            (None, Some(pattern)) => {
+                let class = pattern.strip_prefix(OF_CLASS);
+                class.map_or_else(
+                    || match pattern == LOST {
+                        true => text!("{LOST}", "转储中没有的线程"),
+                        false => Text::verbatim(pattern.as_str()),
+                    },
+                    |class| text!("{OF_CLASS}{class}", "{class} 类的线程"),
+                )
+            }
+            (None, None) => self.role.label(),
         }
     }
 }
+
+/// What groups of threads without names are called.
+const OF_CLASS: &str = "threads of class ";
+const LOST: &str = "threads that the dump does not have";
 
 type Key = (ThreadRole, Option<String>, Option<String>);
 
 /// The group of a thread: by its name, else by its class.
 fn key(name: Option<&str>, class: &str, holds: bool) -> Key {
     let Some(name) = name else {
-        let pattern = holds.then(|| format!("threads of class {class}"));
+        let pattern = holds.then(|| format!("{OF_CLASS}{class}"));
         return (ThreadRole::Other, None, pattern);
     };
     let role = ThreadRole::of_name(name);
@@ -186,7 +205,7 @@ pub(super) fn attribute(heap: &Heap, whole_bytes: u64) -> (Vec<ThreadUse>, Vec<G
         let used = uses.get(&index);
         let key = match thread {
             Some(thread) => key(thread.name.as_deref(), &thread.class, used.is_some()),
-            None => (ThreadRole::Other, None, Some("threads that the dump does not have".into())),
+            None => (ThreadRole::Other, None, Some(LOST.into())),
         };
         let tally = tallies.entry(key).or_default();
         tally.threads += 1;

@@ -14,6 +14,7 @@ use super::lines::{Line, Problems, excerpt};
 use super::properties_text::Room;
 use super::server_properties::ServerProperties;
 use super::thread_role::ThreadRole;
+use crate::language::text;
 
 const MAX_GROUPS: usize = 256;
 const MAX_THREADS: usize = 32;
@@ -408,13 +409,19 @@ impl BrokerLogParser {
         let head = head(&self.head);
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(rest.len());
         let Some(size) = rest.get(..end).and_then(|digits| digits.parse::<i64>().ok()) else {
-            problems.add(line.number, format!("no size in {:?}", excerpt(line.text)));
+            problems.add(
+                line.number,
+                text!("no size in {seen:?}", "{seen:?} 中没有大小", seen = excerpt(line.text)),
+            );
             return;
         };
         if self.found.refused.len() >= MAX_REFUSED && !self.found.refused.contains_key(&size) {
             problems.add(
                 line.number,
-                format!("more than {MAX_REFUSED} different refused sizes; {size} is left out"),
+                text!(
+                    "more than {MAX_REFUSED} different refused sizes; {size} is left out",
+                    "被拒绝的大小超过 {MAX_REFUSED} 种；略去 {size}"
+                ),
             );
             return;
         }
@@ -450,8 +457,13 @@ impl BrokerLogParser {
             Some(place) => place,
             None if groups.len() >= MAX_GROUPS => {
                 if !std::mem::replace(&mut self.full, true) {
-                    problems
-                        .add(line, format!("more than {MAX_GROUPS} kinds of failures; the rest is left out"));
+                    problems.add(
+                        line,
+                        text!(
+                            "more than {MAX_GROUPS} kinds of failures; the rest is left out",
+                            "失败种类超过 {MAX_GROUPS} 种；其余略去"
+                        ),
+                    );
                 }
                 return;
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
+use crate::language::text;
 
 /// Rows that are kept because they are the first, that is the largest.
 const LARGEST: u64 = 20;
@@ -61,7 +62,10 @@ impl Parser for ClassHistogramParser {
         if first == "Total" {
             match row() {
                 Some(row) => self.found.total = Some(row),
-                None => problems.add(line.number, format!("no total in {:?}", excerpt(line.text))),
+                None => problems.add(
+                    line.number,
+                    text!("no total in {seen:?}", "{seen:?} 中没有合计", seen = excerpt(line.text)),
+                ),
             }
             return;
         }
@@ -70,11 +74,18 @@ impl Parser for ClassHistogramParser {
         }
         let numbered = first.strip_suffix(':').is_some_and(|number| number.parse::<u64>().is_ok());
         let (true, Some(row)) = (numbered, row()) else {
-            problems.add(line.number, format!("no row of a class histogram: {:?}", excerpt(line.text)));
+            problems.add(
+                line.number,
+                text!(
+                    "no row of a class histogram: {seen:?}",
+                    "不是类直方图的行：{seen:?}",
+                    seen = excerpt(line.text)
+                ),
+            );
             return;
         };
         let Some(class) = words.next() else {
-            problems.add(line.number, "the row names no class".to_owned());
+            problems.add(line.number, text!("the row names no class", "该行没有类名"));
             return;
         };
         self.rows += 1;
@@ -90,7 +101,13 @@ impl Parser for ClassHistogramParser {
 
     fn finish(self, problems: &mut Problems) -> ClassHistogram {
         if self.found.total.is_none() {
-            problems.add(0, "class histogram: the line with the total is missing, so it is not whole");
+            problems.add(
+                0,
+                text!(
+                    "class histogram: the line with the total is missing, so it is not whole",
+                    "类直方图：缺少合计行，内容不完整"
+                ),
+            );
         }
         self.found
     }

@@ -22,6 +22,7 @@ use super::vm_flags::VmFlags;
 use super::vm_version::VmVersion;
 use crate::DoctorError;
 use crate::hprof::is_heap_dump;
+use crate::language::text;
 
 /// How a file begins that stands for something that `weir doctor capture` could not get; what it was follows, then why.
 pub const CAPTURE_FAILED: &str = "weir doctor capture: failed: ";
@@ -122,7 +123,7 @@ impl Evidence {
             FileNote { path: path.to_path_buf(), kinds: Vec::new(), lines: 0, problems: Vec::new() };
         let mut problems = Problems::default();
         match Lines::new(input) {
-            Err(error) => problems.add(0, format!("cannot read: {error}")),
+            Err(error) => problems.add(0, text!("cannot read: {error}", "无法读取：{error}")),
             Ok(mut lines) => {
                 let head = lines.peek();
                 if is_heap_dump(head) {
@@ -137,12 +138,23 @@ impl Evidence {
                     let what = texts.first().and_then(|text| text.strip_prefix(CAPTURE_FAILED.trim()));
                     let why = texts.iter().skip(1).rfind(|text| !text.is_empty());
                     let (what, why) = (what.unwrap_or_default().trim(), why.map_or("", String::as_str));
-                    problems.add(0, format!("could not be captured: {}: {}", excerpt(what), excerpt(why)));
+                    problems.add(
+                        0,
+                        text!(
+                            "could not be captured: {what}: {why}",
+                            "未能采集：{what}：{why}",
+                            what = excerpt(what),
+                            why = excerpt(why)
+                        ),
+                    );
                     note.lines = lines.count();
                 } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-                    problems.add(0, "the text is UTF-16; give it as UTF-8");
+                    problems.add(
+                        0,
+                        text!("the text is UTF-16; give it as UTF-8", "文本是 UTF-16 编码；请转为 UTF-8"),
+                    );
                 } else if head.iter().take(4096).any(|byte| *byte == 0) {
-                    problems.add(0, "neither a heap dump nor a text");
+                    problems.add(0, text!("neither a heap dump nor a text", "既不是堆转储，也不是文本"));
                 } else {
                     self.read_text(file, &mut lines, &mut note, &mut problems);
                     note.lines = lines.count();
@@ -175,7 +187,10 @@ impl Evidence {
                     if outputs == MAX_OUTPUTS {
                         problems.add(
                             line.number,
-                            format!("more than {MAX_OUTPUTS} outputs; the rest is left out"),
+                            text!(
+                                "more than {MAX_OUTPUTS} outputs; the rest is left out",
+                                "输出超过 {MAX_OUTPUTS} 份；其余略去"
+                            ),
                         );
                         return;
                     }
@@ -263,12 +278,18 @@ pub fn collect(paths: &[PathBuf]) -> Result<Evidence, DoctorError> {
                     path: file,
                     kinds: Vec::new(),
                     lines: 0,
-                    problems: vec![Problem { line: 0, text: format!("cannot be opened: {error}") }],
+                    problems: vec![Problem {
+                        line: 0,
+                        text: text!("cannot be opened: {error}", "无法打开：{error}"),
+                    }],
                 }),
             }
         }
         if left_out > 0 {
-            let text = format!("the folder has {left_out} files more than the {MAX_FILES} that are read");
+            let text = text!(
+                "the folder has {left_out} files more than the {MAX_FILES} that are read",
+                "目录中还有 {left_out} 个文件未读；一次最多读 {MAX_FILES} 个"
+            );
             evidence.files.push(FileNote {
                 path: path.clone(),
                 kinds: Vec::new(),
@@ -306,7 +327,7 @@ mod tests {
     fn a_file_of_outputs_without_end_is_read_up_to_a_limit() {
         let evidence = read("7:\n-XX:+UseG1GC\n".repeat(10_000).as_bytes());
         assert_eq!(evidence.vm_flags.len(), MAX_OUTPUTS);
-        assert!(evidence.files[0].problems[0].text.contains("more than 200 outputs"));
+        assert!(evidence.files[0].problems[0].text.en.contains("more than 200 outputs"));
     }
 
     #[test]
@@ -329,7 +350,7 @@ mod tests {
             assert_eq!(evidence.unknown().count(), 1);
             let problems = &evidence.files[0].problems;
             assert_eq!(!problems.is_empty(), problem.is_some(), "{problems:?}");
-            assert!(problem.is_none_or(|text| problems[0].text.contains(text)));
+            assert!(problem.is_none_or(|text| problems[0].text.en.contains(text)));
         }
         let long = "no kind\n".repeat(1 << 20);
         assert_eq!(read(long.as_bytes()).unknown().count(), 1);
@@ -341,7 +362,10 @@ mod tests {
         let evidence = read(text.as_bytes());
         assert_eq!(evidence.files[0].kinds, []);
         let problem = &evidence.files[0].problems[0].text;
-        assert_eq!(problem, "could not be captured: jcmd 7 VM.native_memory summary: no answer within 60 s");
+        assert_eq!(
+            problem.en,
+            "could not be captured: jcmd 7 VM.native_memory summary: no answer within 60 s"
+        );
         assert_eq!(read(CAPTURE_FAILED.as_bytes()).files[0].problems.len(), 1);
     }
 

@@ -2,6 +2,7 @@
 
 use super::lines::{Line, Problems};
 use super::{Parser, nmt_size};
+use crate::language::text;
 
 /// The heap as the JVM describes it, sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,7 +62,13 @@ impl Parser for HeapInfoParser {
             let (Some(total), Some(used)) = (total, size("used")) else {
                 // Shenandoah gives its sizes on the next line.
                 if !text.starts_with("Shenandoah") {
-                    problems.add(line.number, "the heap's line has no total and used sizes".to_owned());
+                    problems.add(
+                        line.number,
+                        text!(
+                            "the heap's line has no total and used sizes",
+                            "堆所在行没有 total 与 used 大小"
+                        ),
+                    );
                 }
                 return;
             };

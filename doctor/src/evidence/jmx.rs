@@ -3,6 +3,7 @@
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
 use super::metrics::{Metric, Metrics, classify, squash};
+use crate::language::text;
 
 const MAX_COLUMNS: usize = 10_000;
 
@@ -90,7 +91,8 @@ impl JmxParser {
             Ok(value) => {
                 self.found.record(metric, &part, value, line.number);
             }
-            Err(_) => problems.add(line.number, format!("{:?} is no number", excerpt(value))),
+            Err(_) => problems
+                .add(line.number, text!("{seen:?} is no number", "{seen:?} 不是数字", seen = excerpt(value))),
         }
     }
 }
@@ -129,11 +131,26 @@ impl Parser for JmxParser {
                     at += if is_plain { 1 } else { column.cells };
                 }
             } else {
-                problems.add(line.number, format!("{} cells under {} columns", cells.len(), columns.len()));
+                problems.add(
+                    line.number,
+                    text!(
+                        "{cells} cells under {columns} columns",
+                        "{columns} 列之下有 {cells} 个值",
+                        cells = cells.len(),
+                        columns = columns.len()
+                    ),
+                );
             }
             self.columns = Some(columns);
         } else if !(text.starts_with("time") || text.starts_with("Trying to connect to JMX")) {
-            problems.add(line.number, format!("no attribute of a bean: {:?}", excerpt(text)));
+            problems.add(
+                line.number,
+                text!(
+                    "no attribute of a bean: {seen:?}",
+                    "不是 MBean 的属性：{seen:?}",
+                    seen = excerpt(text)
+                ),
+            );
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
+use crate::language::text;
 
 /// A figure and its line.
 type At<T> = Option<(T, u64)>;
@@ -98,7 +99,10 @@ impl KernelParser {
     /// A file of a control group: `PATH/NAME:VALUE`, or `PATH/NAME:KEY VALUE` for a file of several figures.
     fn group(&mut self, text: &str, line: Line<'_>, problems: &mut Problems) {
         let Some((path, value)) = text.rsplit_once(':') else {
-            problems.add(line.number, format!("no value in {:?}", excerpt(line.text)));
+            problems.add(
+                line.number,
+                text!("no value in {seen:?}", "{seen:?} 中没有值", seen = excerpt(line.text)),
+            );
             return;
         };
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -112,7 +116,14 @@ impl KernelParser {
             return;
         }
         let Ok(number) = number.parse::<u64>() else {
-            problems.add(line.number, format!("{:?} is no number of {name}", excerpt(number)));
+            problems.add(
+                line.number,
+                text!(
+                    "{seen:?} is no number of {name}",
+                    "{name} 的值 {seen:?} 不是数字",
+                    seen = excerpt(number)
+                ),
+            );
             return;
         };
         let at = Some((number, line.number));
@@ -147,7 +158,15 @@ impl KernelParser {
             match soft.parse() {
                 Ok(soft) => *slot = Some((soft, line.number)),
                 Err(_) => {
-                    problems.add(line.number, format!("{:?} is no limit of {}", excerpt(soft), label.trim()));
+                    problems.add(
+                        line.number,
+                        text!(
+                            "{seen:?} is no limit of {label}",
+                            "{label} 的值 {seen:?} 不是限额",
+                            seen = excerpt(soft),
+                            label = label.trim()
+                        ),
+                    );
                 }
             }
         }
@@ -175,7 +194,10 @@ impl KernelParser {
         let number = digits.and_then(|digits| digits.trim().parse::<u64>().ok());
         match number.and_then(|number| number.checked_mul(if in_kib { 1024 } else { 1 })) {
             Some(number) => *slot = Some((number, line.number)),
-            None => problems.add(line.number, format!("{:?} is no value of {name}", excerpt(value))),
+            None => problems.add(
+                line.number,
+                text!("{seen:?} is no value of {name}", "{name} 的值 {seen:?} 无效", seen = excerpt(value)),
+            ),
         }
     }
 }
@@ -188,7 +210,14 @@ impl Parser for KernelParser {
         let number = |text: &str, what: &str, problems: &mut Problems| {
             let number = text.trim().parse::<u64>().ok();
             if number.is_none() {
-                problems.add(line.number, format!("{:?} is no number of {what}", excerpt(text)));
+                problems.add(
+                    line.number,
+                    text!(
+                        "{seen:?} is no number of {what}",
+                        "{what} 的值 {seen:?} 不是数字",
+                        seen = excerpt(text)
+                    ),
+                );
             }
             number.map(|number| (number, line.number))
         };
@@ -204,8 +233,14 @@ impl Parser for KernelParser {
         } else if let Some((name, value)) = text.split_once(':') {
             self.field(name.trim(), value.trim(), line, problems);
         } else {
-            problems
-                .add(line.number, format!("{:?} is no line of /proc or of a control group", excerpt(text)));
+            problems.add(
+                line.number,
+                text!(
+                    "{seen:?} is no line of /proc or of a control group",
+                    "{seen:?} 不是 /proc 或控制组文件的行",
+                    seen = excerpt(text)
+                ),
+            );
         }
     }
 

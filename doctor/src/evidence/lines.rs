@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::language::{Text, text};
+
 /// Longest line that is read whole, in bytes; what follows in it is dropped and said so. The longest honest lines are
 /// class paths of a few ten thousand bytes.
 pub const MAX_LINE_BYTES: usize = 256 << 10;
@@ -20,7 +22,7 @@ pub struct Problem {
     /// The line, from 1; 0 for the file as a whole.
     pub line: u64,
     /// What is wrong, with the wrong value.
-    pub text: String,
+    pub text: Text,
 }
 
 /// The problems of one file, bounded by [`MAX_PROBLEMS`].
@@ -32,9 +34,9 @@ pub struct Problems {
 
 impl Problems {
     /// Notes a problem.
-    pub fn add(&mut self, line: u64, text: impl Into<String>) {
+    pub fn add(&mut self, line: u64, text: Text) {
         if self.kept.len() < MAX_PROBLEMS {
-            self.kept.push(Problem { line, text: text.into() });
+            self.kept.push(Problem { line, text });
         } else {
             self.dropped += 1;
         }
@@ -42,8 +44,12 @@ impl Problems {
 
     /// The problems in the order of their lines; a last one says how many more there were.
     pub fn into_vec(mut self) -> Vec<Problem> {
-        if self.dropped > 0 {
-            self.kept.push(Problem { line: 0, text: format!("{} more problems of this kind", self.dropped) });
+        let dropped = self.dropped;
+        if dropped > 0 {
+            self.kept.push(Problem {
+                line: 0,
+                text: text!("{dropped} more problems of this kind", "另有 {dropped} 个同类问题"),
+            });
         }
         self.kept
     }
@@ -119,8 +125,12 @@ impl<'a> Lines<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     self.finished = true;
-                    let how = if self.compressed { "the gzip stream is damaged" } else { "cannot read" };
-                    problems.add(self.number + 1, format!("{how}: {error}; what stands before is used"));
+                    let how = if self.compressed {
+                        text!("the gzip stream is damaged", "gzip 流已损坏")
+                    } else {
+                        text!("cannot read", "无法读取")
+                    };
+                    problems.add(self.number + 1, text!("{how}: {error}; what stands before is used", "{how}：{error}；此前的内容有效"; how));
                     break;
                 }
             };
@@ -147,7 +157,10 @@ impl<'a> Lines<'a> {
         if dropped > 0 {
             problems.add(
                 self.number,
-                format!("the line is {dropped} bytes longer than the limit of {MAX_LINE_BYTES}; it is cut"),
+                text!(
+                    "the line is {dropped} bytes longer than the limit of {MAX_LINE_BYTES}; it is cut",
+                    "该行比 {MAX_LINE_BYTES} 字节的上限长 {dropped} 字节；已截断"
+                ),
             );
         }
         if self.raw.last() == Some(&b'\r') {
@@ -239,7 +252,7 @@ mod tests {
         assert_eq!(lines.first().map(String::len), Some(MAX_LINE_BYTES));
         assert_eq!(lines.get(1).map(String::as_str), Some("next"));
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].text.contains("524293 bytes longer"), "{problems:?}");
+        assert!(problems[0].text.en.contains("524293 bytes longer"), "{problems:?}");
     }
 
     #[test]
@@ -258,7 +271,7 @@ mod tests {
         let whole = gzip(text.as_bytes());
         let (lines, problems) = all(&whole[..whole.len() / 2]);
         assert!(lines.len() > 100, "{}", lines.len());
-        assert!(problems[0].text.contains("the gzip stream is damaged"), "{problems:?}");
+        assert!(problems[0].text.en.contains("the gzip stream is damaged"), "{problems:?}");
         assert!(problems[0].line as usize >= lines.len());
     }
 
@@ -266,10 +279,10 @@ mod tests {
     fn problems_are_counted_beyond_their_limit() {
         let mut problems = Problems::default();
         for line in 0..1000 {
-            problems.add(line, "x");
+            problems.add(line, Text::verbatim("x"));
         }
         let problems = problems.into_vec();
         assert_eq!(problems.len(), MAX_PROBLEMS + 1);
-        assert_eq!(problems[MAX_PROBLEMS].text, "950 more problems of this kind");
+        assert_eq!(problems[MAX_PROBLEMS].text.en, "950 more problems of this kind");
     }
 }

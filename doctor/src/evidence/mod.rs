@@ -88,7 +88,7 @@ pub(crate) fn parse_text<P: Parser + Default>(bytes: &[u8]) -> (P::Output, Vec<P
                 parser.line(line, &mut problems);
             }
         }
-        Err(error) => problems.add(0, format!("cannot read: {error}")),
+        Err(error) => problems.add(0, crate::language::text!("cannot read: {error}", "无法读取：{error}")),
     }
     let output = parser.finish(&mut problems);
     (output, problems.into_vec())

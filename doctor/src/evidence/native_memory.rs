@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lines::{Line, Problems, excerpt};
 use super::{Parser, nmt_size};
+use crate::language::text;
 
 const MAX_CATEGORIES: usize = 128;
 
@@ -50,7 +51,14 @@ impl NativeMemoryParser {
         let reserved = figure(rest, "reserved=");
         let committed = figure(rest, "committed=");
         let (Some((reserved, unit)), Some((committed, _))) = (reserved, committed) else {
-            problems.add(line.number, format!("no reserved and committed sizes in {:?}", excerpt(line.text)));
+            problems.add(
+                line.number,
+                text!(
+                    "no reserved and committed sizes in {seen:?}",
+                    "{seen:?} 中没有 reserved 与 committed 大小",
+                    seen = excerpt(line.text)
+                ),
+            );
             return;
         };
         self.found.unit_bytes = self.found.unit_bytes.max(unit);
@@ -64,7 +72,11 @@ impl NativeMemoryParser {
         } else {
             problems.add(
                 line.number,
-                format!("more than {MAX_CATEGORIES} categories; {} is left out", excerpt(name)),
+                text!(
+                    "more than {MAX_CATEGORIES} categories; {name} is left out",
+                    "类别超过 {MAX_CATEGORIES} 个；略去 {name}",
+                    name = excerpt(name)
+                ),
             );
         }
     }
@@ -113,7 +125,10 @@ impl Parser for NativeMemoryParser {
 
     fn finish(self, problems: &mut Problems) -> NativeMemory {
         if self.found.disabled.is_none() && self.found.total.is_none() {
-            problems.add(0, "native memory: the line with the total is missing");
+            problems.add(
+                0,
+                text!("native memory: the line with the total is missing", "本机内存报告：缺少合计行"),
+            );
         }
         self.found
     }

@@ -3,6 +3,7 @@
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
 use super::metrics::{Metrics, classify, squash};
+use crate::language::text;
 
 /// Most labels that are looked at in one sample.
 const MAX_LABELS: usize = 64;
@@ -90,7 +91,10 @@ impl Parser for PrometheusParser {
             return;
         }
         let Some(sample) = sample(text) else {
-            problems.add(line.number, format!("no sample of a metric: {:?}", excerpt(text)));
+            problems.add(
+                line.number,
+                text!("no sample of a metric: {seen:?}", "不是指标样本：{seen:?}", seen = excerpt(text)),
+            );
             return;
         };
         self.found.samples += 1;
@@ -118,7 +122,8 @@ impl Parser for PrometheusParser {
             && !self.found.record(metric, &part, sample.value, line.number)
             && !std::mem::replace(&mut self.full, true)
         {
-            problems.add(line.number, "too many series; the rest is left out");
+            problems
+                .add(line.number, text!("too many series; the rest is left out", "时间序列过多；其余略去"));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Java's `.properties` syntax, line by line: comments, continued lines, escapes. A damaged line costs itself only.
 
 use super::lines::{Line, Problems};
+use crate::language::text;
 
 /// One `name = value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,10 @@ impl Room {
             if !std::mem::replace(&mut self.said, true) {
                 problems.add(
                     line,
-                    "too many properties, or too large ones; this one and some after it are left out",
+                    text!(
+                        "too many properties, or too large ones; this one and some after it are left out",
+                        "配置项过多或过大；略去此项及其后的若干项"
+                    ),
                 );
             }
             return false;
@@ -72,7 +76,10 @@ impl PropertiesText {
         } else {
             problems.add(
                 line.number,
-                format!("a continued line is longer than {MAX_LOGICAL_BYTES} bytes; it is cut"),
+                text!(
+                    "a continued line is longer than {MAX_LOGICAL_BYTES} bytes; it is cut",
+                    "续行超过 {MAX_LOGICAL_BYTES} 字节；已截断"
+                ),
             );
         }
         if continued { None } else { self.finish(problems) }
@@ -89,8 +96,13 @@ impl PropertiesText {
         match (unescape(name), unescape(value)) {
             (Ok(name), Ok(value)) => Some(Entry { name, value, line }),
             (Err(escape), _) | (_, Err(escape)) => {
-                problems
-                    .add(line, format!("{escape} is no escape of a properties file; the line is left out"));
+                problems.add(
+                    line,
+                    text!(
+                        "{escape} is no escape of a properties file; the line is left out",
+                        "{escape} 不是 properties 文件的转义；略去该行"
+                    ),
+                );
                 None
             }
         }

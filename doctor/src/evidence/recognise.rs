@@ -1,5 +1,7 @@
 //! What a text is, from the first line that gives it away.
 
+use crate::language::{Text, text};
+
 use super::{broker_log, gc_log, heap_info, jmx, kernel, prometheus, server_properties, vm_version};
 
 /// What a file, or a part of one, is taken for.
@@ -38,6 +40,18 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// The kind in a report.
+    pub fn label(self) -> Text {
+        match self {
+            Self::Kernel => text!("kernel", "内核"),
+            Self::Prometheus | Self::Jmx => text!("metrics", "指标"),
+            Self::BrokerLog => text!("broker log", "代理日志"),
+            Self::GcLog => text!("GC log", "GC 日志"),
+            Self::HeapDump => text!("heap dump", "堆转储"),
+            _ => Text::verbatim(self.name()),
+        }
+    }
+
     /// The kind as a user knows it.
     pub fn name(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ use weir_metadata::properties::{
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
 use super::properties_text::{Entry, PropertiesText, Room};
+use crate::language::text;
 
 /// A number and where it was said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,17 +141,28 @@ impl ServerProperties {
                 if let Some(meant) = nearest(Scope::Broker, name) {
                     problems.add(
                         line,
-                        format!("{} is no property of Kafka; {meant} is the nearest", excerpt(name)),
+                        text!(
+                            "{name} is no property of Kafka; {meant} is the nearest",
+                            "{name} 不是 Kafka 的配置项；最接近的是 {meant}",
+                            name = excerpt(name)
+                        ),
                     );
                 }
                 continue;
             };
             if let Err(error) = row.parse(&setting.value) {
-                problems.add(line, error.to_string());
+                problems.add(line, text!("{error}", "配置值无效：{error}"));
             } else if matches!(row.kind, PropertyType::Int | PropertyType::Long | PropertyType::Short)
                 && setting.value.trim().ends_with(|c: char| c.is_ascii_alphabetic())
             {
-                problems.add(line, format!("{name}={}: Kafka takes no units", excerpt(&setting.value)));
+                problems.add(
+                    line,
+                    text!(
+                        "{name}={value}: Kafka takes no units",
+                        "{name}={value}：Kafka 的配置值不带单位",
+                        value = excerpt(&setting.value)
+                    ),
+                );
             }
         }
     }
@@ -189,11 +201,11 @@ impl ServerPropertiesParser {
         let line = usize::try_from(entry.line).unwrap_or(usize::MAX);
         if let Some(before) = self.found.settings.get(&entry.name) {
             let first = match before.origin {
-                Origin::File(line) => format!("line {line}"),
-                _ => "before".to_owned(),
+                Origin::File(line) => text!("line {line}", "第 {line} 行"),
+                _ => text!("before", "前文"),
             };
             let name = excerpt(&entry.name);
-            problems.add(entry.line, format!("{name} is set twice, first in {first}; the last one wins"));
+            problems.add(entry.line, text!("{name} is set twice, first in {first}; the last one wins", "{name} 重复设置，首次在 {first}；以最后一次为准"; first));
         }
         self.found.settings.insert(&entry.name, &entry.value, Origin::File(line));
     }

@@ -2,6 +2,7 @@
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
+use crate::language::text;
 
 const MAX_THREADS: usize = 20_000;
 const MAX_NAME_CHARACTERS: usize = 256;
@@ -74,13 +75,25 @@ impl Parser for ThreadPrintParser {
         } else if let Some(rest) = text.strip_prefix('"') {
             self.in_thread = false;
             let Some((name, rest)) = rest.rsplit_once('"') else {
-                problems.add(line.number, format!("no end of the thread's name in {:?}", excerpt(text)));
+                problems.add(
+                    line.number,
+                    text!(
+                        "no end of the thread's name in {seen:?}",
+                        "{seen:?} 中线程名没有结尾",
+                        seen = excerpt(text)
+                    ),
+                );
                 return;
             };
             if self.found.threads.len() >= MAX_THREADS {
                 if !self.full {
-                    problems
-                        .add(line.number, format!("more than {MAX_THREADS} threads; the rest is left out"));
+                    problems.add(
+                        line.number,
+                        text!(
+                            "more than {MAX_THREADS} threads; the rest is left out",
+                            "线程超过 {MAX_THREADS} 个；其余略去"
+                        ),
+                    );
                 }
                 self.full = true;
                 return;
@@ -112,9 +125,16 @@ impl Parser for ThreadPrintParser {
         let java = self.found.threads.iter().filter(|thread| thread.is_java).count() as u64;
         match self.listed {
             Some(listed) if java < listed && !self.full => {
-                problems.add(0, format!("the thread dump breaks off: {java} of {listed} threads are there"));
+                problems.add(
+                    0,
+                    text!(
+                        "the thread dump breaks off: {java} of {listed} threads are there",
+                        "线程转储中断：{listed} 个线程中只有 {java} 个"
+                    ),
+                );
             }
-            None if !self.ended => problems.add(0, "the thread dump breaks off: its end is missing"),
+            None if !self.ended => problems
+                .add(0, text!("the thread dump breaks off: its end is missing", "线程转储中断：缺少结尾")),
             _ => {}
         }
         self.found
@@ -176,6 +196,6 @@ JNI global refs: 12, weak refs: 0
         let cut = TEXT.find("\"reserve\"").unwrap();
         let (found, problems) = parse_text::<ThreadPrintParser>(&TEXT.as_bytes()[..cut]);
         assert_eq!(found.threads.len(), 1);
-        assert!(problems[0].text.contains("1 of 3 threads"), "{problems:?}");
+        assert!(problems[0].text.en.contains("1 of 3 threads"), "{problems:?}");
     }
 }

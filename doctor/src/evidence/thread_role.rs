@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::language::{Text, text};
+
 /// The part of a broker that a thread belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadRole {
@@ -23,19 +25,24 @@ pub enum ThreadRole {
 
 impl fmt::Display for ThreadRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Network => "network threads",
-            Self::RequestHandler => "request handlers",
-            Self::ReplicaFetcher => "replica fetchers",
-            Self::RemoteLogReader => "remote-log readers",
-            Self::LogCleaner => "log cleaners",
-            Self::Raft => "KRaft",
-            Self::Other => "other threads",
-        })
+        f.write_str(&self.label().en)
     }
 }
 
 impl ThreadRole {
+    /// Its name in a report.
+    pub fn label(&self) -> Text {
+        match self {
+            Self::Network => text!("network threads", "网络线程"),
+            Self::RequestHandler => text!("request handlers", "请求处理线程"),
+            Self::ReplicaFetcher => text!("replica fetchers", "副本拉取线程"),
+            Self::RemoteLogReader => text!("remote-log readers", "远程日志读取线程"),
+            Self::LogCleaner => text!("log cleaners", "日志清理线程"),
+            Self::Raft => text!("KRaft", "KRaft 线程"),
+            Self::Other => text!("other threads", "其他线程"),
+        }
+    }
+
     /// The role that a frame or a logger's name gives away.
     pub fn of_frame(frame: &str) -> Option<Self> {
         [

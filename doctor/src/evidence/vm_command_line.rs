@@ -2,6 +2,7 @@
 
 use super::lines::{Line, Problems, excerpt};
 use super::{Parser, jvm_size};
+use crate::language::text;
 
 const MAX_ARGUMENTS: usize = 4096;
 /// All arguments together.
@@ -78,7 +79,10 @@ impl Parser for VmCommandLineParser {
             for word in arguments.split_whitespace() {
                 self.bytes = self.bytes.saturating_add(word.len() + 1);
                 if self.bytes > MAX_BYTES || self.found.arguments.len() > MAX_ARGUMENTS {
-                    problems.add(line.number, "too many arguments; the rest is left out");
+                    problems.add(
+                        line.number,
+                        text!("too many arguments; the rest is left out", "参数过多；其余略去"),
+                    );
                     break;
                 }
                 // The JVM joins its arguments with blanks: a word that is no option belongs to the one before it.
@@ -100,7 +104,14 @@ impl Parser for VmCommandLineParser {
             let jar = path.split(':').filter_map(|jar| jar.rsplit('/').next()).find(|jar| is_kafka_jar(jar));
             self.found.kafka_jar = jar.map(|jar| (jar.to_owned(), line.number));
         } else if !(text.is_empty() || text == "VM Arguments:" || text.starts_with("Launcher Type:")) {
-            problems.add(line.number, format!("{:?} is no part of VM.command_line", excerpt(text)));
+            problems.add(
+                line.number,
+                text!(
+                    "{seen:?} is no part of VM.command_line",
+                    "{seen:?} 不属于 VM.command_line 的输出",
+                    seen = excerpt(text)
+                ),
+            );
         }
     }
 

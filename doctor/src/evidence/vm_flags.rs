@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lines::{Line, Problems, excerpt};
 use super::{Parser, jvm_size};
+use crate::language::text;
 
 /// Most flags that are kept; a JVM knows about 1,500.
 const MAX_FLAGS: usize = 4096;
@@ -66,7 +67,13 @@ impl VmFlagsParser {
     ) {
         if self.found.flags.len() >= MAX_FLAGS && !self.found.flags.contains_key(name) {
             if !self.full {
-                problems.add(line, format!("more than {MAX_FLAGS} flags; the rest is left out"));
+                problems.add(
+                    line,
+                    text!(
+                        "more than {MAX_FLAGS} flags; the rest is left out",
+                        "参数超过 {MAX_FLAGS} 个；其余略去"
+                    ),
+                );
             }
             self.full = true;
             return;
@@ -86,7 +93,10 @@ impl VmFlagsParser {
                         flag.value.push_str(word);
                     }
                     Some(_) => {}
-                    None => problems.add(line.number, format!("{} is no flag", excerpt(word))),
+                    None => problems.add(
+                        line.number,
+                        text!("{word} is no flag", "{word} 不是 JVM 参数", word = excerpt(word)),
+                    ),
                 }
                 continue;
             };
@@ -96,7 +106,10 @@ impl VmFlagsParser {
                 _ => match option.split_once('=') {
                     Some(pair) => pair,
                     None => {
-                        problems.add(line.number, format!("{} has no value", excerpt(word)));
+                        problems.add(
+                            line.number,
+                            text!("{word} has no value", "{word} 没有值", word = excerpt(word)),
+                        );
                         continue;
                     }
                 },
@@ -110,13 +123,19 @@ impl VmFlagsParser {
     fn row(&mut self, line: Line<'_>, problems: &mut Problems) {
         let Some((left, right)) = line.text.split_once('=') else {
             if !line.text.trim().is_empty() {
-                problems.add(line.number, format!("no flag in {:?}", excerpt(line.text)));
+                problems.add(
+                    line.number,
+                    text!("no flag in {seen:?}", "{seen:?} 中没有 JVM 参数", seen = excerpt(line.text)),
+                );
             }
             return;
         };
         let mut words = left.trim_end_matches([' ', ':']).split_whitespace();
         let (Some(_kind), Some(name), None) = (words.next(), words.next(), words.next()) else {
-            problems.add(line.number, format!("no flag in {:?}", excerpt(line.text)));
+            problems.add(
+                line.number,
+                text!("no flag in {seen:?}", "{seen:?} 中没有 JVM 参数", seen = excerpt(line.text)),
+            );
             return;
         };
         let (value, braces) = match right.find('{') {
@@ -144,7 +163,10 @@ impl Parser for VmFlagsParser {
         } else if self.found.all {
             self.row(line, problems);
         } else if !text.is_empty() {
-            problems.add(line.number, format!("no flag in {:?}", excerpt(text)));
+            problems.add(
+                line.number,
+                text!("no flag in {seen:?}", "{seen:?} 中没有 JVM 参数", seen = excerpt(text)),
+            );
         }
     }
 

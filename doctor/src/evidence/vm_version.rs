@@ -2,6 +2,7 @@
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
+use crate::language::text;
 
 /// The JVM's version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +37,14 @@ impl Parser for VmVersionParser {
         } else if let Some(version) = text.strip_prefix("JDK ") {
             self.found.java_version = Some((excerpt(version), line.number));
         } else if !text.is_empty() {
-            problems.add(line.number, format!("{:?} is no part of VM.version", excerpt(text)));
+            problems.add(
+                line.number,
+                text!(
+                    "{seen:?} is no part of VM.version",
+                    "{seen:?} 不属于 VM.version 的输出",
+                    seen = excerpt(text)
+                ),
+            );
         }
     }
 

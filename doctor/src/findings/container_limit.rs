@@ -5,9 +5,10 @@ use crate::evidence::MemoryKind;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let refused: Vec<_> = facts.failures(MemoryKind::Native).collect();
-    let killed = facts.kernel("processes killed for want of memory", |kernel| {
-        kernel.group_kills.filter(|(count, _)| *count > 0)
-    });
+    let killed = facts
+        .kernel(text!("processes killed for want of memory", "因内存不足被杀死的进程"), |kernel| {
+            kernel.group_kills.filter(|(count, _)| *count > 0)
+        });
     let memory = facts.memory_at_most();
     let promised = facts.max_heap.as_ref().zip(facts.limit.as_ref());
     // What the JVM needs beside heap and buffers, where its own account says it.
@@ -36,10 +37,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         evidence.push(facts.proof(
             found.file,
             line,
-            format!("beside heap and buffers: {} bytes", exact(*bytes)),
+            text!(
+                "beside heap and buffers: {bytes} bytes",
+                "堆与缓冲区之外：{bytes} 字节",
+                bytes = exact(*bytes)
+            ),
         ));
     }
-    let resident = facts.kernel("memory in RAM that no file backs", |kernel| kernel.anonymous);
+    let resident = facts.kernel(
+        text!("memory in RAM that no file backs", "驻留内存中没有文件支持的部分"),
+        |kernel| kernel.anonymous,
+    );
     evidence.extend(resident.iter().flat_map(|resident| resident.proofs.clone()));
     let title = match (&killed, too_much) {
         (Some(killed), _) => {

@@ -1,6 +1,6 @@
 //! Direct memory ran out: what was asked for, by whom, and what was left.
 
-use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use super::{Facts, Finding, Remedy, Severity, Text, exact, human, text};
 use crate::evidence::{MemoryKind, ThreadRole};
 use crate::jvm_plan::{JvmInputs, JvmTerm, jvm_plan};
 
@@ -30,22 +30,22 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         ),
     };
     let temporary = failures.iter().any(|(_, failure)| failure.is_temporary_buffer());
-    let mut roles: Vec<_> = failures.iter().map(|(_, failure)| failure.role.to_string()).collect();
-    roles.sort();
+    let mut roles: Vec<_> = failures.iter().map(|(_, failure)| failure.role.label()).collect();
+    roles.sort_by(|one, other| one.en.cmp(&other.en));
     roles.dedup();
-    let roles = roles.join(", ");
+    let roles = Text::join(&roles, ", ", "、");
     let cause = if temporary {
         text!(
             "{count} failed reservations, by: {roles}. The JDK wanted a temporary direct buffer as large as the whole rest \
              of a transfer, because Kafka reads and writes heap buffers; each thread keeps the largest that it ever \
              needed. The request that failed is the last straw; what fills the memory are the buffers kept by all threads.",
             "共 {count} 次申请失败，来自：{roles}。Kafka 用堆缓冲区读写套接字，JDK 因此按剩余传输的总长申请临时直接缓冲区，\
-             每个线程会一直保留它用过的最大一块。失败的请求只是最后一根稻草，占满内存的是所有线程保留的缓冲区。"
+             每个线程会一直保留它用过的最大一块。失败的请求只是最后一根稻草，占满内存的是所有线程保留的缓冲区。"; roles
         )
     } else {
         text!(
             "{count} failed reservations, by: {roles}. The stacks in the log do not show who wanted the memory; a heap dump does.",
-            "共 {count} 次申请失败，来自：{roles}。日志中的堆栈看不出是谁申请的；需要堆转储。"
+            "共 {count} 次申请失败，来自：{roles}。日志中的堆栈看不出是谁申请的；需要堆转储。"; roles
         )
     };
     let evidence = failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();

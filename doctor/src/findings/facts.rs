@@ -10,7 +10,7 @@ use crate::evidence::{
 };
 use crate::heap::Heap;
 
-use super::{Proof, exact};
+use super::{Proof, Text, exact, text};
 
 /// A heap dump and its account.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct Dump<'e> {
 
 impl Dump<'_> {
     /// The dump as a place.
-    pub(super) fn proof(&self, says: impl Into<String>) -> Proof {
+    pub(super) fn proof(&self, says: impl Into<Text>) -> Proof {
         Proof { file: self.path.to_path_buf(), line: 0, says: says.into() }
     }
 }
@@ -89,14 +89,18 @@ impl<'e> Facts<'e> {
     fn pool_of_dump(&self) -> Option<Cited<u64>> {
         self.dumps.iter().rev().find_map(|dump| {
             let pool = dump.account.direct.counted?;
-            let says =
-                format!("java.nio.Bits: {} bytes in {} buffers", exact(pool.used_bytes), exact(pool.count));
+            let says = text!(
+                "java.nio.Bits: {bytes} bytes in {count} buffers",
+                "java.nio.Bits：{count} 个缓冲区共 {bytes} 字节",
+                bytes = exact(pool.used_bytes),
+                count = exact(pool.count)
+            );
             Some(Cited { value: pool.used_bytes, proofs: vec![dump.proof(says)] })
         })
     }
 
     /// A place in a file.
-    pub fn proof(&self, file: usize, line: u64, says: impl Into<String>) -> Proof {
+    pub fn proof(&self, file: usize, line: u64, says: impl Into<Text>) -> Proof {
         Proof { file: self.evidence.path(file).to_path_buf(), line, says: says.into() }
     }
 
@@ -126,9 +130,15 @@ impl<'e> Facts<'e> {
     pub fn failure_proof(&self, file: usize, failure: &OutOfMemory) -> Proof {
         let repeats = &failure.repeats;
         let says = match repeats.count {
-            1 => failure.message.clone(),
+            1 => Text::verbatim(failure.message.as_str()),
             count => {
-                format!("{} (×{count}, lines {}-{})", failure.message, repeats.first_line, repeats.last_line)
+                text!(
+                    "{message} (×{count}, lines {first}-{last})",
+                    "{message}（×{count}，第 {first}-{last} 行）",
+                    message = failure.message,
+                    first = repeats.first_line,
+                    last = repeats.last_line
+                )
             }
         };
         self.proof(file, repeats.first_line, says)
@@ -226,8 +236,12 @@ impl<'e> Facts<'e> {
     /// A setting as a place.
     pub fn setting_proof(&self, settings: &Found<ServerProperties>, name: &str) -> Proof {
         let number = settings.value.number(name);
-        let default = if number.is_default { " (default)" } else { "" };
-        self.proof(settings.file, number.line.unwrap_or(0), format!("{name}={}{default}", number.value))
+        let value = number.value;
+        let says = match number.is_default {
+            true => text!("{name}={value} (default)", "{name}={value}（默认值）"),
+            false => Text::verbatim(format!("{name}={value}")),
+        };
+        self.proof(settings.file, number.line.unwrap_or(0), says)
     }
 
     /// The row of the class histogram that has most instances of `class`, and the file.
@@ -243,10 +257,16 @@ impl<'e> Facts<'e> {
     }
 
     /// A figure of the kernel from the last file that has it; `name` is how it is called where it is cited.
-    pub fn kernel(&self, name: &str, figure: impl Fn(&Kernel) -> Option<(u64, u64)>) -> Option<Cited<u64>> {
+    pub fn kernel(
+        &self,
+        name: impl Into<Text>,
+        figure: impl Fn(&Kernel) -> Option<(u64, u64)>,
+    ) -> Option<Cited<u64>> {
+        let name = name.into();
         self.evidence.kernel.iter().rev().find_map(|found| {
             let (value, line) = figure(&found.value)?;
-            let proofs = vec![self.proof(found.file, line, format!("{name} = {}", exact(value)))];
+            let says = text!("{name} = {bytes}", "{name} = {bytes}", bytes = exact(value); name);
+            let proofs = vec![self.proof(found.file, line, says)];
             Some(Cited { value, proofs })
         })
     }
@@ -254,11 +274,18 @@ impl<'e> Facts<'e> {
     /// The memory that the process can have at most: the smallest limit of its control groups, or what the JVM sees, or
     /// the machine's.
     pub fn memory_at_most(&self) -> Option<Cited<u64>> {
-        let group = self.kernel("limit of the control group", |kernel| kernel.group_limit);
-        let machine = self.kernel("memory of the machine", |kernel| kernel.machine);
+        let group = self
+            .kernel(text!("limit of the control group", "控制组（cgroup）的上限"), |kernel| {
+                kernel.group_limit
+            });
+        let machine = self.kernel(text!("memory of the machine", "机器的内存"), |kernel| kernel.machine);
         let seen = self.evidence.gc_logs.iter().find_map(|log| {
             let (bytes, line) = log.value.memory?;
-            let says = format!("memory that the JVM sees: {} bytes", exact(bytes));
+            let says = text!(
+                "memory that the JVM sees: {bytes} bytes",
+                "JVM 看到的内存：{bytes} 字节",
+                bytes = exact(bytes)
+            );
             Some(Cited { value: bytes, proofs: vec![self.proof(log.file, line, says)] })
         });
         [group, seen, machine].into_iter().flatten().min_by_key(|limit| limit.value)
@@ -348,7 +375,14 @@ impl<'e> Facts<'e> {
         let field = || {
             let (dump, limit) =
                 self.dumps.iter().rev().find_map(|dump| Some((dump, dump.account.limit_bytes?)))?;
-            Some((limit, dump.proof(format!("java.nio.Bits.MAX_MEMORY = {} bytes", exact(limit)))))
+            Some((
+                limit,
+                dump.proof(text!(
+                    "java.nio.Bits.MAX_MEMORY = {limit} bytes",
+                    "java.nio.Bits.MAX_MEMORY = {limit} 字节",
+                    limit = exact(limit)
+                )),
+            ))
         };
         match (flag, message.or_else(field)) {
             (Some((bytes, flag)), Some((limit, message))) if bytes == limit => {

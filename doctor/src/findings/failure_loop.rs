@@ -15,9 +15,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         let repeats = &log.value.processor_errors;
         if is_loop(repeats) && log.value.out_of_memory.iter().any(|failure| is_loop(&failure.repeats)) {
             failures += repeats.longest_run;
-            let says = format!(
-                "Processor got uncaught exception ×{}, {} of them within {} ms",
-                repeats.count, repeats.longest_run, repeats.longest_run_ms
+            let says = text!(
+                "Processor got uncaught exception ×{count}, {run} of them within {ms} ms",
+                "Processor got uncaught exception ×{count}，其中 {run} 次在 {ms} 毫秒内",
+                count = repeats.count,
+                run = repeats.longest_run,
+                ms = repeats.longest_run_ms
             );
             evidence.push(facts.proof(log.file, repeats.first_line, says));
         }
@@ -28,9 +31,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     for log in &facts.evidence.gc_logs {
         let collections = &log.value.system_gc;
         if is_loop(collections) {
-            let says = format!(
-                "System.gc() ×{}, {} of them within {} ms",
-                collections.count, collections.longest_run, collections.longest_run_ms
+            let says = text!(
+                "System.gc() ×{count}, {run} of them within {ms} ms",
+                "System.gc() ×{count}，其中 {run} 次在 {ms} 毫秒内",
+                count = collections.count,
+                run = collections.longest_run,
+                ms = collections.longest_run_ms
             );
             evidence.push(facts.proof(log.file, collections.first_line, says));
         }

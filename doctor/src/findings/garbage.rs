@@ -12,8 +12,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             continue;
         }
         let (bytes, size, count) = (exact(garbage.bytes), human(garbage.bytes), exact(garbage.count));
-        let mut evidence =
-            vec![dump.proof(format!("{count} buffers, {bytes} bytes, held by their cleaners alone"))];
+        let mut evidence = vec![dump.proof(text!(
+            "{count} buffers, {bytes} bytes, held by their cleaners alone",
+            "{count} 个缓冲区，{bytes} 字节，仅由其 Cleaner 持有"
+        ))];
         let disabled = facts.switched_on("DisableExplicitGC");
         let severity =
             if disabled.is_some() || garbage.bytes >= limit / 2 { Severity::Warning } else { Severity::Note };

@@ -1,6 +1,6 @@
 //! The heap ran out, at work that a rule of its own does not explain.
 
-use super::{Facts, Finding, Remedy, Severity, cleaner_map, human, text};
+use super::{Facts, Finding, Remedy, Severity, Text, cleaner_map, human, text};
 use crate::evidence::MemoryKind;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
@@ -10,10 +10,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let count: u64 = failures.iter().map(|(_, failure)| failure.repeats.count).sum();
-    let mut roles: Vec<_> = failures.iter().map(|(_, failure)| failure.role.to_string()).collect();
-    roles.sort();
+    let mut roles: Vec<_> = failures.iter().map(|(_, failure)| failure.role.label()).collect();
+    roles.sort_by(|one, other| one.en.cmp(&other.en));
     roles.dedup();
-    let roles = roles.join(", ");
+    let roles = Text::join(&roles, ", ", "、");
     let size = facts.max_heap.as_ref().map_or(String::new(), |heap| format!(" ({})", human(heap.value)));
     let mut evidence: Vec<_> =
         failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
@@ -23,7 +23,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         severity: Severity::Critical,
         title: text!(
             "The heap{size} is exhausted: {count} failures, by {roles}",
-            "堆{size}耗尽：{count} 次失败，来自 {roles}"
+            "堆{size}耗尽：{count} 次失败，来自{roles}"; roles
         ),
         cause: text!(
             "Requests are allocated on the heap as a whole, by the size that the client announces, before their bytes \

@@ -14,7 +14,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             let (bytes, size, count) =
                 (exact(owner.sum.bytes), human(owner.sum.bytes), exact(owner.sum.count));
             let name = &owner.name;
-            let mut evidence = vec![dump.proof(format!("{name}: {count} buffers, {bytes} bytes"))];
+            let mut evidence = vec![dump.proof(text!(
+                "{name}: {count} buffers, {bytes} bytes",
+                "{name}：{count} 个缓冲区，{bytes} 字节"
+            ))];
             if !owner.path.is_empty() {
                 evidence.push(dump.proof(owner.path.join(" → ")));
             }

@@ -11,7 +11,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let allowed = facts.kernel("vm.max_map_count", |kernel| kernel.max_maps);
     let limit = allowed.as_ref().map_or(DEFAULT_MAPS, |allowed| allowed.value);
     let mapped = facts
-        .kernel("maps of the process", |kernel| kernel.maps)
+        .kernel(text!("maps of the process", "进程的内存映射数"), |kernel| kernel.maps)
         .or_else(|| facts.metric(Metric::BufferPoolCount, "mapped"));
     let near = mapped.as_ref().filter(|mapped| mapped.value >= limit / 10 * 8);
     if failures.is_empty() && near.is_none() {

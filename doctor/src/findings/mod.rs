@@ -41,43 +41,8 @@ pub use foreign_protocol::decode_size;
 pub use render::{Layout, evidence_text, findings_text};
 
 use crate::evidence::Evidence;
-
-/// A text in both languages of the reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
-    /// English.
-    pub en: String,
-    /// Chinese.
-    pub zh: String,
-}
-
-impl Text {
-    /// The text in a language.
-    pub fn get(&self, language: Language) -> &str {
-        match language {
-            Language::English => &self.en,
-            Language::Chinese => &self.zh,
-        }
-    }
-}
-
-/// A language of the reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Language {
-    /// `en`
-    #[default]
-    English,
-    /// `zh`
-    Chinese,
-}
-
-/// Makes a [`Text`] of two format strings over the same variables.
-macro_rules! text {
-    ($en:literal, $zh:literal $(,)?) => {
-        $crate::findings::Text { en: format!($en), zh: format!($zh) }
-    };
-}
-pub(crate) use text;
+pub(crate) use crate::language::text;
+pub use crate::language::{Language, Text};
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +73,8 @@ pub struct Proof {
     pub file: PathBuf,
     /// The line, from 1; 0 for the file as a whole.
     pub line: u64,
-    /// What stands there, in the words of the evidence.
-    pub says: String,
+    /// What stands there: in the words of the evidence, or a sum of them.
+    pub says: Text,
 }
 
 /// Something that helps.
@@ -181,7 +146,7 @@ impl Finding {
         let evidence: Vec<_> = self
             .evidence
             .iter()
-            .map(|proof| json!({ "file": proof.file.to_string_lossy(), "line": proof.line, "says": proof.says }))
+            .map(|proof| json!({ "file": proof.file.to_string_lossy(), "line": proof.line, "says": proof.says.get(language) }))
             .collect();
         json!({
             "id": self.id,

@@ -61,7 +61,10 @@ fn counters(facts: &Facts<'_>) -> Vec<Finding> {
                      limits add up.",
                     "代理中的插件或探针使用了 Netty，它与 JDK 分开计数：两个上限相加。"
                 ),
-                evidence: vec![dump.proof(format!("PlatformDependent: {used_text} of {limit_text} bytes"))],
+                evidence: vec![dump.proof(text!(
+                    "PlatformDependent: {used_text} of {limit_text} bytes",
+                    "PlatformDependent：上限 {limit_text} 字节，已用 {used_text} 字节"
+                ))],
                 remedies: vec![Remedy::new(
                     text!(
                         "set -Dio.netty.maxDirectMemory for what the plugin needs, and count both limits into the container",

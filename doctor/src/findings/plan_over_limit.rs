@@ -1,6 +1,6 @@
 //! The settings allow more direct memory than the limit: it has not failed yet, or that is why it did.
 
-use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use super::{Facts, Finding, Remedy, Severity, Text, exact, human, text};
 use crate::evidence::MemoryKind;
 use crate::jvm_plan::{JvmInputs, jvm_plan};
 
@@ -25,16 +25,18 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .map(|term| {
             let listener = term.listener.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-            format!(
-                "{}{listener}: {} × {} = {}",
-                term.role,
-                term.threads,
-                exact(term.each_bytes),
-                exact(term.peak_bytes())
+            let role = term.role.label();
+            text!(
+                "{role}{listener}: {threads} × {each} = {peak}",
+                "{role}{listener}：{threads} × {each} = {peak}",
+                threads = term.threads,
+                each = exact(term.each_bytes),
+                peak = exact(term.peak_bytes());
+                role
             )
         })
         .collect();
-    let terms = terms.join("; ");
+    let terms = Text::join(&terms, "; ", "；");
     let (sum, total, excess) =
         (human(plan.peak_bytes()), human(plan.limit_bytes), exact(plan.excess_bytes()));
     let failed = facts.failures(MemoryKind::Direct).next().is_some();
@@ -64,7 +66,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         "The sum of all threads, each with its largest transfer. It is reached only when clients send requests that large; \
          replica fetchers are not counted, the settings do not say how many brokers there are. The terms that break the \
          limit: {terms}.",
-        "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"
+        "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"; terms
     );
     let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {
         Some(java) => {

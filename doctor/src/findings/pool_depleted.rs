@@ -18,7 +18,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 evidence.push(facts.proof(
                     found.file,
                     series.last.1,
-                    format!("MemoryPoolAvailable was {}", series.min),
+                    text!(
+                        "MemoryPoolAvailable was {least}",
+                        "MemoryPoolAvailable 曾为 {least}",
+                        least = series.min
+                    ),
                 ));
             }
         }

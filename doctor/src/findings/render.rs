@@ -93,7 +93,7 @@ pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
     let words = words(layout.language);
     let mut out = String::new();
     for file in &evidence.files {
-        let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.name()).collect();
+        let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.label().into(layout.language)).collect();
         let what = if kinds.is_empty() { words.unknown.to_owned() } else { kinds.join(", ") };
         let lines = if file.lines > 0 && !file.kinds.is_empty() && !file.kinds.contains(&FileKind::HeapDump) {
             let word = if file.lines == 1 { words.line } else { words.lines };
@@ -105,7 +105,7 @@ pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
         for problem in &file.problems {
             let place =
                 if problem.line > 0 { format!("{}:{}", path(file), problem.line) } else { path(file) };
-            rows(&mut out, layout, 4, &format!("! {place}: {}", plain(&problem.text)));
+            rows(&mut out, layout, 4, &format!("! {place}: {}", plain(problem.text.get(layout.language))));
         }
     }
     out
@@ -127,7 +127,12 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
             let label = if index == 0 { words.evidence } else { "" };
             let file = plain(&proof.file.display().to_string());
             let place = if proof.line > 0 { format!("{file}:{}", proof.line) } else { file };
-            labelled(&mut out, layout, label, &format!("{place}  {}", plain(&proof.says)));
+            labelled(
+                &mut out,
+                layout,
+                label,
+                &format!("{place}  {}", plain(proof.says.get(layout.language))),
+            );
         }
         if let Some(more) = finding.evidence.len().checked_sub(PROOFS).filter(|more| *more > 0) {
             labelled(&mut out, layout, "", &format!("{more} {}", words.more));

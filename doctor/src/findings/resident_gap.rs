@@ -9,7 +9,10 @@ const LEAST_BYTES: u64 = 256 << 20;
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(native) = facts.native_memory() else { return Vec::new() };
     let Some(total) = native.value.total else { return Vec::new() };
-    let anonymous = facts.kernel("memory in RAM that no file backs", |kernel| kernel.anonymous);
+    let anonymous = facts.kernel(
+        text!("memory in RAM that no file backs", "驻留内存中没有文件支持的部分"),
+        |kernel| kernel.anonymous,
+    );
     let by_kernel = anonymous.is_some();
     let Some(resident) = anonymous.or_else(|| facts.metric(Metric::ResidentMemory, "")) else {
         return Vec::new();
@@ -23,7 +26,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let mut evidence = resident.proofs.clone();
     evidence.extend(mapped.iter().flat_map(|mapped| mapped.proofs.clone()));
-    let says = format!("total committed = {} bytes", exact(total.committed));
+    let says = text!(
+        "total committed = {bytes} bytes",
+        "committed 合计 = {bytes} 字节",
+        bytes = exact(total.committed)
+    );
     evidence.push(facts.proof(native.file, total.line, says));
     let (gap_text, exact_gap) = (human(gap), exact(gap));
     let arenas = Remedy::new(

@@ -41,14 +41,18 @@ fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
     // Groups that matter; the first one always does.
     let least = dump.account.groups.first().map_or(0, |group| group.spread.sum / 100).max(1);
     for group in dump.account.groups.iter().filter(|group| group.spread.sum >= least).take(GROUPS) {
-        let says = format!(
-            "{}: {} of {} threads, {} bytes, the largest {}",
-            group.name(),
-            group.spread.count,
-            group.threads,
-            exact(group.spread.sum),
-            exact(group.spread.max)
-        );
+        let says = {
+            let label = group.label();
+            text!(
+                "{label}: {count} of {threads} threads, {sum} bytes, the largest {max}",
+                "{label}：{threads} 个线程中的 {count} 个，共 {sum} 字节，最大 {max}",
+                count = group.spread.count,
+                threads = group.threads,
+                sum = exact(group.spread.sum),
+                max = exact(group.spread.max);
+                label
+            )
+        };
         evidence.push(dump.proof(says));
     }
     let explained = explain(facts, dump, &mut evidence);
@@ -111,10 +115,11 @@ fn explain(facts: &Facts<'_>, dump: &Dump<'_>, evidence: &mut Vec<Proof>) -> Opt
         Some((size, network, batch, handler))
     });
     if let Some((size, network, batch, handler)) = twice {
-        evidence.push(dump.proof(format!(
-            "{network}: {} bytes; {handler}: {} bytes",
-            exact(size),
-            exact(batch)
+        evidence.push(dump.proof(text!(
+            "{network}: {size} bytes; {handler}: {batch} bytes",
+            "{network}：{size} 字节；{handler}：{batch} 字节",
+            size = exact(size),
+            batch = exact(batch)
         )));
         let (header, size, batch) = (size - batch, exact(size), exact(batch));
         texts.push(text!(
@@ -227,14 +232,14 @@ fn remedies(heap: &Heap, account: &Account) -> Vec<Remedy> {
             ThreadRole::LogCleaner => "log.cleaner.threads",
             ThreadRole::Raft | ThreadRole::Other => continue,
         };
-        let (name, threads) = (group.name(), group.threads);
+        let (name, threads) = (group.label(), group.threads);
         // Which threads end is not ours to choose, so the share of the mean is what can be promised.
         let half = group.spread.sum / 2;
         remedies.push(
             Remedy::new(
                 text!(
                     "halve {property} ({name}: {threads} threads now): the ended threads give back what they keep",
-                    "把 {property} 减半（{name}：现有 {threads} 个线程）：结束的线程会归还其保留的内存"
+                    "把 {property} 减半（{name}：现有 {threads} 个线程）：结束的线程会归还其保留的内存"; name
                 ),
                 false,
             )
@@ -277,6 +282,7 @@ mod tests {
         assert!(
             found.evidence[0]
                 .says
+                .en
                 .contains("network SASL: 4 of 4 threads, 316,637,636 bytes, the largest 79,159,409")
         );
         assert!(found.cause.en.contains("64 bytes of header apart"), "{found:?}");

@@ -23,7 +23,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let mut evidence = vec![facts.proof(
         native.file,
         other.line,
-        format!("Other: committed={} bytes", exact(other.committed)),
+        text!(
+            "Other: committed={bytes} bytes",
+            "Other：committed={bytes} 字节",
+            bytes = exact(other.committed)
+        ),
     )];
     evidence.extend(pool.proofs.iter().chain(&java.proofs).cloned());
     let (hidden_text, exact_hidden, jdk) = (human(hidden), exact(hidden), java.value);

@@ -58,7 +58,7 @@ mod tests {
             "waiting-for-direct-memory",
             &[&print("java.nio.Bits.reserveMemory(java.base@17.0.15/Bits.java:170)")],
         );
-        assert_eq!(found.unwrap().evidence[0].says, "a");
+        assert_eq!(found.unwrap().evidence[0].says.en, "a");
         assert!(
             one(
                 "waiting-for-direct-memory",

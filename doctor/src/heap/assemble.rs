@@ -97,7 +97,7 @@ impl Found {
             end_missing: header.version == 2 && !outcome.end_seen,
             problems: outcome.problems,
             more_problems: outcome.more_problems,
-            gzip_problem: origin.problem().map(str::to_string),
+            gzip_problem: origin.problem().cloned(),
             roots: self.first.roots,
             thread_roots: self.first.thread_roots.len(),
             names_redacted: !names.is_empty() && names.iter().all(Option::is_none),

@@ -22,6 +22,7 @@ mod text;
 use std::path::PathBuf;
 
 use crate::hprof::Problem;
+use crate::language::Text;
 
 pub use natives::{Pool, Statics};
 pub use pass::Progress;
@@ -69,7 +70,7 @@ pub struct Condition {
     /// Problems beyond those kept.
     pub more_problems: u64,
     /// What is wrong with the gzip data.
-    pub gzip_problem: Option<String>,
+    pub gzip_problem: Option<Text>,
     /// Roots of all kinds.
     pub roots: u64,
     /// Roots that are threads.

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use flate2::bufread::GzDecoder;
 
 use crate::DoctorError;
+use crate::language::{Text, text};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// What the inflating thread hands over at once.
@@ -56,7 +57,7 @@ pub struct Origin {
 struct Inflated {
     members: Vec<Member>,
     size_bytes: u64,
-    problem: Option<String>,
+    problem: Option<Text>,
 }
 
 /// Where a gzip member begins, in the file and in what it inflates to.
@@ -124,8 +125,8 @@ impl Origin {
     }
 
     /// What is wrong with the gzip data, once known.
-    pub fn problem(&self) -> Option<&str> {
-        self.inflated.get().and_then(|known| known.problem.as_deref())
+    pub fn problem(&self) -> Option<&Text> {
+        self.inflated.get().and_then(|known| known.problem.as_ref())
     }
 
     /// Whether several readers at different places cost about as much as one.
@@ -188,11 +189,11 @@ impl Reader<'_> {
     }
 
     /// Why gzip data ended before its time.
-    pub fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<Text> {
         match &self.0 {
             Kind::Plain(_) => None,
             Kind::Gzip(reader) => reader.decoder.as_ref().and_then(|decoder| decoder.problem.clone()),
-            Kind::Piped(reader) => reader.origin.problem().map(str::to_string),
+            Kind::Piped(reader) => reader.origin.problem().cloned(),
         }
     }
 }
@@ -245,7 +246,7 @@ struct Members {
     /// Bytes inflated, from the beginning of the dump.
     at: u64,
     begun: Vec<Member>,
-    problem: Option<String>,
+    problem: Option<Text>,
 }
 
 impl Members {
@@ -271,13 +272,17 @@ impl Members {
                     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
                     let stored_at = decoder.get_ref().at;
                     let what = match error.kind() {
-                        UnexpectedEof => "the gzip data is cut off".to_string(),
-                        InvalidData | InvalidInput => format!("the gzip data is damaged ({error})"),
+                        UnexpectedEof => text!("the gzip data is cut off", "gzip 数据被截断"),
+                        InvalidData | InvalidInput => {
+                            text!("the gzip data is damaged ({error})", "gzip 数据已损坏（{error}）")
+                        }
                         _ => return Err(error),
                     };
-                    self.problem = Some(format!(
-                        "{what} near byte {stored_at} of the file, after {} inflated bytes",
-                        self.at
+                    self.problem = Some(text!(
+                        "{what} near byte {stored_at} of the file, after {inflated} inflated bytes",
+                        "{what}：在文件第 {stored_at} 字节附近，已解压 {inflated} 字节",
+                        inflated = self.at;
+                        what
                     ));
                     self.decoder = None;
                 }
@@ -298,7 +303,10 @@ impl Members {
         };
         if !begins {
             if head.iter().any(|byte| *byte != 0) {
-                self.problem = Some(format!("what follows the gzip data at byte {stored_at} is not gzip"));
+                self.problem = Some(text!(
+                    "what follows the gzip data at byte {stored_at} is not gzip",
+                    "第 {stored_at} 字节处 gzip 数据之后的内容不是 gzip"
+                ));
             }
             return Ok(());
         }
@@ -516,7 +524,7 @@ mod tests {
             let count = reader.fill(all.len() as u64, &mut piece).unwrap();
             all.extend_from_slice(&piece[..count]);
             if count < piece.len() {
-                return (all, reader.problem());
+                return (all, reader.problem().map(|problem| problem.en));
             }
         }
     }

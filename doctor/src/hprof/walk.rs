@@ -9,6 +9,7 @@ use super::Header;
 use super::source::{Origin, Reader};
 use super::visitor::{ClassDump, FieldType, Reading, Root, Visitor, number};
 use super::window::{MAX_WINDOW, Window};
+use crate::language::{Text, text};
 
 const UTF8: u8 = 0x01;
 const LOAD_CLASS: u8 = 0x02;
@@ -39,7 +40,7 @@ pub struct Problem {
     /// Offset of the record.
     pub at: u64,
     /// What is wrong with it, and what that costs.
-    pub what: String,
+    pub what: Text,
 }
 
 /// What one sub-record was.
@@ -53,7 +54,7 @@ enum Step {
     /// An object that is longer than a window.
     Oversized(u64),
     /// A tag that is not known, or a type that is not.
-    Unknown(String),
+    Unknown(Text),
 }
 
 /// A walk, with what it learned of the dump's condition.
@@ -90,7 +91,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn problem(&mut self, at: u64, what: String) {
+    fn problem(&mut self, at: u64, what: Text) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(Problem { at, what });
         } else {
@@ -126,7 +127,7 @@ impl<'a> Walk<'a> {
             if !self.window.ensure(RECORD_HEAD)? {
                 let there = self.window.bytes().len() as u64;
                 if there > 0 {
-                    self.problem(at, "the dump ends in the head of a record".into());
+                    self.problem(at, text!("the dump ends in the head of a record", "转储在记录头处中断"));
                     self.cut_off(at, RECORD_HEAD as u64 - there);
                 }
                 return Ok(());
@@ -173,7 +174,10 @@ impl<'a> Walk<'a> {
             return Ok(true);
         }
         let missing = left.map_or(1, |left| length.saturating_sub(left));
-        self.problem(at, format!("the dump ends in a record of {length} bytes"));
+        self.problem(
+            at,
+            text!("the dump ends in a record of {length} bytes", "转储在一条 {length} 字节的记录中中断"),
+        );
         self.cut_off(at, missing);
         Ok(false)
     }
@@ -261,7 +265,10 @@ impl<'a> Walk<'a> {
                         }
                         self.problem(
                             at,
-                            format!("a sub-record of {need} bytes in a record that has {left} left"),
+                            text!(
+                                "a sub-record of {need} bytes in a record that has {left} left",
+                                "子记录需要 {need} 字节，而记录只剩 {left} 字节"
+                            ),
                         );
                         if !self.resume_behind(record_end)? {
                             return Ok(false);
@@ -277,7 +284,10 @@ impl<'a> Walk<'a> {
                     if body + head as u64 > left && !(may_overflow && self.size_bytes.is_none()) {
                         self.problem(
                             at,
-                            format!("an array of {body} bytes in a record that has {left} left"),
+                            text!(
+                                "an array of {body} bytes in a record that has {left} left",
+                                "数组为 {body} 字节，而记录只剩 {left} 字节"
+                            ),
                         );
                         if !self.resume_behind(record_end)? {
                             return Ok(false);
@@ -296,17 +306,23 @@ impl<'a> Walk<'a> {
                     if size > left {
                         self.problem(
                             at,
-                            format!("an object of {size} bytes in a record that has {left} left"),
+                            text!(
+                                "an object of {size} bytes in a record that has {left} left",
+                                "对象为 {size} 字节，而记录只剩 {left} 字节"
+                            ),
                         );
                         return self.resume_behind(record_end);
                     }
-                    self.problem(at, format!("an object of {size} bytes was passed over"));
+                    self.problem(
+                        at,
+                        text!("an object of {size} bytes was passed over", "跳过了一个 {size} 字节的对象"),
+                    );
                     if !self.window.skip(size)? {
                         return self.ends_inside(at, record_end);
                     }
                 }
                 Step::Unknown(what) => {
-                    self.problem(at, format!("{what}; {left} bytes of this record cannot be read"));
+                    self.problem(at, text!("{what}; {left} bytes of this record cannot be read", "{what}；该记录有 {left} 字节无法读取"; what));
                     return self.resume_behind(record_end);
                 }
             }
@@ -320,7 +336,7 @@ impl<'a> Walk<'a> {
             self.ended_at = at;
             return Ok(false);
         }
-        self.problem(at, "the dump ends inside of a record".into());
+        self.problem(at, text!("the dump ends inside of a record", "转储在记录中间中断"));
         let missing = if record_end == u64::MAX { 1 } else { record_end.saturating_sub(end) };
         self.cut_off(at, missing);
         Ok(false)
@@ -433,7 +449,12 @@ fn sub_record<V: Visitor, const W: usize>(bytes: &[u8], at: u64, visitor: &mut V
             let number = fixed.get(1 + W + 8).copied().unwrap_or(0);
             let kind = match FieldType::from_number(number) {
                 Some(kind) if kind != FieldType::Object => kind,
-                _ => return Step::Unknown(format!("an array of unknown type {number}")),
+                _ => {
+                    return Step::Unknown(text!(
+                        "an array of unknown type {number}",
+                        "未知类型 {number} 的数组"
+                    ));
+                }
             };
             let object = id::<W>(fixed, 1).unwrap_or(0);
             let reading = visitor.primitive_array(at, object, kind, count);
@@ -451,7 +472,7 @@ fn root<V: Visitor, const W: usize>(tag: u8, bytes: &[u8], at: u64, visitor: &mu
         0x01 => 2 * W,
         0x02 | 0x03 | 0x08 => W + 8,
         0x04 | 0x06 => W + 4,
-        _ => return Step::Unknown(format!("unknown sub-record {tag:#04x}")),
+        _ => return Step::Unknown(text!("unknown sub-record {tag:#04x}", "未知的子记录 {tag:#04x}")),
     };
     let Some(whole) = bytes.get(..size) else { return Step::Short(size) };
     let object = id::<W>(whole, 1).unwrap_or(0);
@@ -493,7 +514,12 @@ fn class_dump<V: Visitor, const W: usize>(bytes: &[u8], at: u64, visitor: &mut V
         for _ in 0..count {
             let size = match value(used + head) {
                 None => return Step::Short(used + head + 1),
-                Some(Err(number)) => return Step::Unknown(format!("a field of unknown type {number}")),
+                Some(Err(number)) => {
+                    return Step::Unknown(text!(
+                        "a field of unknown type {number}",
+                        "未知类型 {number} 的字段"
+                    ));
+                }
                 Some(Ok(size)) => size,
             };
             used += head + 1 + if has_value { size } else { 0 };

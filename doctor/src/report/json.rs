@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::account::{Account, Class, Holds, Line, Reconciled, Sum};
 use crate::heap::{Allocation, Books, Heap, Held, Pool};
+use crate::language::Language;
 
 fn sum(sum: Sum) -> Value {
     json!({"bytes": sum.bytes, "capacity_bytes": sum.capacity_bytes, "buffers": sum.count})
@@ -68,8 +69,8 @@ fn allocation(heap: &Heap, allocation: &Allocation) -> Value {
     value
 }
 
-/// The account of one dump as JSON.
-pub fn json(heap: &Heap, account: &Account) -> Value {
+/// The account of one dump as JSON, what is said in it in a language.
+pub fn json(heap: &Heap, account: &Account, language: Language) -> Value {
     let condition = &heap.condition;
     let lines = account.lines.iter().map(|Line { class, books: of, sum: total }| {
         let mut line = sum(*total);
@@ -126,9 +127,9 @@ pub fn json(heap: &Heap, account: &Account) -> Value {
     let conclusions = account.conclusions.iter().map(|conclusion| {
         json!({
             "id": conclusion.id,
-            "what": conclusion.what,
+            "what": conclusion.what.get(language),
             "holds": conclusion.holds.name(),
-            "why": conclusion.why,
+            "why": conclusion.why.get(language),
         })
     });
     let statics = &heap.statics;
@@ -144,9 +145,9 @@ pub fn json(heap: &Heap, account: &Account) -> Value {
             "complete": condition.is_complete(),
             "truncated_bytes": condition.truncated,
             "end_missing": condition.end_missing,
-            "problems": condition.problems.iter().map(|problem| json!({"at": problem.at, "what": problem.what})).collect::<Vec<_>>(),
+            "problems": condition.problems.iter().map(|problem| json!({"at": problem.at, "what": problem.what.get(language)})).collect::<Vec<_>>(),
             "more_problems": condition.more_problems,
-            "gzip_problem": condition.gzip_problem,
+            "gzip_problem": condition.gzip_problem.as_ref().map(|problem| problem.get(language)),
             "names_redacted": condition.names_redacted,
             "numbers_redacted": condition.numbers_redacted,
             "passes": condition.passes,

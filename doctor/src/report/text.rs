@@ -91,7 +91,7 @@ fn head(out: &mut String, heap: &Heap, style: Style) {
         warn("the record that ends a dump is missing: its writer was interrupted".into());
     }
     if let Some(problem) = &condition.gzip_problem {
-        warn(problem.clone());
+        warn(problem.en.clone());
     }
     for problem in condition.problems.iter().take(5) {
         warn(format!("at byte {}: {}", bytes(problem.at), problem.what));

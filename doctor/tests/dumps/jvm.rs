@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weir_doctor::account::{Account, Class};
 use weir_doctor::heap::{Books, Heap, Held, Options, Progress};
+use weir_doctor::language::Language;
 use weir_doctor::report;
 
 /// The homes of the JDKs at hand, by major version: `JAVA_HOME`, the path's, and those that lie where systems put them.
@@ -206,7 +207,7 @@ fn check(jvm: &Jvm, heap: &Heap, account: &Account, page_aligned: bool) -> u64 {
         assert_eq!(Some(account.direct.found.capacity_bytes), truth["direct"]["capacity_bytes"].as_u64());
     }
     assert_eq!(Some(account.mapped.found.bytes), truth["mapped"]["bytes"].as_u64());
-    for conclusion in report::json(heap, account)["conclusions"].as_array().unwrap() {
+    for conclusion in report::json(heap, account, Language::English)["conclusions"].as_array().unwrap() {
         assert_eq!(conclusion["holds"], "yes", "{conclusion}");
     }
     garbage.len() as u64
@@ -214,7 +215,7 @@ fn check(jvm: &Jvm, heap: &Heap, account: &Account, page_aligned: bool) -> u64 {
 
 /// What two dumps of a program that does nothing have in common.
 fn essence(heap: &Heap, account: &Account) -> Value {
-    let json = report::json(heap, account);
+    let json = report::json(heap, account, Language::English);
     serde_json::json!({"threads": json["thread_buffers"], "groups": json["groups"], "owners": json["owners"]})
 }
 

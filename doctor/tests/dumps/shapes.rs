@@ -9,6 +9,7 @@ use weir_doctor::DoctorError;
 use weir_doctor::account::{Account, Class, Holds};
 use weir_doctor::heap::{Heap, Held, Options, Progress};
 use weir_doctor::hprof::Origin;
+use weir_doctor::language::Language;
 use weir_doctor::report;
 
 use super::writer::{
@@ -29,7 +30,7 @@ fn refused(bytes: &[u8]) -> DoctorError {
 
 /// What does not depend on the order of the records.
 fn essence(heap: &Heap, account: &Account) -> Value {
-    let json = report::json(heap, account);
+    let json = report::json(heap, account, Language::English);
     let mut allocations: Vec<Value> = json["allocations"].as_array().unwrap().clone();
     allocations.sort_by_key(|each| each["object"].as_str().unwrap().to_string());
     json!({
@@ -210,7 +211,7 @@ fn what_is_not_known_costs_its_segment_and_no_more() {
     bytes.extend(Writer::record(0x1c, &rest.concat()));
     bytes.extend(Writer::record(0x2c, &[]));
     let (heap, account) = read(bytes);
-    assert!(heap.condition.problems[0].what.contains("unknown sub-record 0xc3"), "{:?}", heap.condition);
+    assert!(heap.condition.problems[0].what.en.contains("unknown sub-record 0xc3"), "{:?}", heap.condition);
     assert!(!heap.condition.is_complete() && account.direct.is_exact());
     assert_eq!((account.sum(Class::Cached).count, account.sum(Class::Garbage).count), (4, 0));
 }

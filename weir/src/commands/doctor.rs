@@ -71,12 +71,13 @@ fn as_json(evidence: &Evidence, findings: &[Finding], accounts: &[(Account, Heap
         .map(|file| {
             let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.name()).collect();
             let problems: Vec<_> =
-                file.problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text })).collect();
+                file.problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text.en })).collect();
             json!({ "path": file.path.to_string_lossy(), "kinds": kinds, "lines": file.lines, "problems": problems })
         })
         .collect();
     let findings: Vec<_> = findings.iter().map(|finding| finding.to_json(Language::English)).collect();
-    let dumps: Vec<_> = accounts.iter().map(|(account, heap)| report::json(heap, account)).collect();
+    let dumps: Vec<_> =
+        accounts.iter().map(|(account, heap)| report::json(heap, account, Language::English)).collect();
     json!({ "files": files, "dumps": dumps, "findings": findings })
 }
 

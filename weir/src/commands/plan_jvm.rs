@@ -100,7 +100,7 @@ fn json(plan: &JvmPlan, problems: &[Problem]) -> String {
         })
         .collect();
     let problems: Vec<_> =
-        problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text })).collect();
+        problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text.en })).collect();
     let plan = json!({
         "limit_bytes": plan.limit_bytes,
         "limit_from": if plan.limit_is_flag { "-XX:MaxDirectMemorySize" } else { "-Xmx" },
