@@ -1,6 +1,6 @@
 //! The `weir` command: arguments in, output and exit codes out.
 //!
-//! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments.
+//! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments; `weir doctor` has more.
 
 mod bench;
 mod commands;
@@ -57,15 +57,15 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Server(arguments) => commands::server::run(&arguments),
-        Command::Plan(arguments) => commands::plan::run(&arguments),
-        Command::Demo(arguments) => commands::demo::run(&arguments),
-        Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Server(arguments) => commands::server::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Plan(arguments) => commands::plan::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Demo(arguments) => commands::demo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Bench(arguments) => commands::bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
-        Command::Log(arguments) => commands::log::run(&arguments),
+        Command::Log(arguments) => commands::log::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => {
             // Where not even that can be written, the exit code is what is left to say.
             let _ = writeln!(std::io::stderr(), "weir: {message}");

@@ -68,6 +68,7 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["log", "dump"], "<FILE|DIR>"),
         (&["doctor"], "<FILE|DIR>"),
         (&["doctor", "heap.hprof", "--format", "xml"], "text, json"),
+        (&["doctor", "heap.hprof", "--lang", "fr"], "en, zh"),
         (&["plan", "--override", "nothing"], "KEY=VALUE"),
         (&["plan", "--override", "=5"], "KEY=VALUE"),
         (&["server", "--log-level", "loud"], "off, error, warn, info, debug, trace"),
@@ -174,6 +175,22 @@ fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
     assert_eq!(find("direct-memory-exhausted")["evidence"][0]["line"], 2);
     assert_eq!(json["files"].as_array().unwrap().len(), 3);
     assert!(reason(&weir(&["doctor", "/no/such/file"])).contains("/no/such/file"));
+    let chinese = stdout(&weir(&["doctor", path, "--lang", "zh"]));
+    assert!(chinese.contains("原因") && chinese.contains("0x16030101"), "{chinese}");
+}
+
+#[test]
+fn the_doctors_report_goes_to_a_file_but_never_over_the_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    let evidence = dir.path().join("server.properties");
+    std::fs::write(&evidence, "num.io.threads=9\n").unwrap();
+    let (evidence, report) = (evidence.to_str().unwrap(), dir.path().join("report.txt"));
+    let printed = stdout(&weir(&["doctor", evidence]));
+    let output = weir(&["doctor", evidence, "-o", report.to_str().unwrap()]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), printed);
+    assert!(reason(&weir(&["doctor", evidence, "--output", evidence])).contains("is not written over"));
+    assert_eq!(std::fs::read_to_string(evidence).unwrap(), "num.io.threads=9\n");
 }
 
 #[test]
