@@ -3,6 +3,7 @@
 //! Evidence is only read. Everything here is synchronous; nothing prints.
 
 pub mod account;
+pub mod alerts;
 mod error;
 pub mod evidence;
 pub mod findings;
@@ -12,5 +13,6 @@ pub mod hprof;
 pub mod jvm_plan;
 pub mod language;
 pub mod report;
+pub mod verify;
 
 pub use error::DoctorError;

@@ -69,6 +69,10 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["doctor"], "<FILE|DIR>"),
         (&["doctor", "heap.hprof", "--format", "xml"], "text, json"),
         (&["doctor", "heap.hprof", "--lang", "fr"], "en, zh"),
+        (&["doctor", "x", "--since", "2026-11-30 11:57:23"], "--verify"),
+        (&["doctor", "x", "--verify", "--since", "noon"], "2026-11-30 11:57:23"),
+        (&["doctor", "x", "--verify", "--skip", "all"], "direct-pool-below-70"),
+        (&["doctor", "--verify"], "<FILE|DIR>"),
         (&["plan", "--override", "nothing"], "KEY=VALUE"),
         (&["plan", "--override", "=5"], "KEY=VALUE"),
         (&["server", "--log-level", "loud"], "off, error, warn, info, debug, trace"),
@@ -191,6 +195,59 @@ fn the_doctors_report_goes_to_a_file_but_never_over_the_evidence() {
     assert_eq!(std::fs::read_to_string(&report).unwrap(), printed);
     assert!(reason(&weir(&["doctor", evidence, "--output", evidence])).contains("is not written over"));
     assert_eq!(std::fs::read_to_string(evidence).unwrap(), "num.io.threads=9\n");
+}
+
+#[test]
+fn a_cure_is_verified_with_exit_codes_for_scripts() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let scrape = |used: u64| format!("jvm_buffer_pool_used_bytes{{pool=\"direct\"}} {used}\n");
+    let low = write("m-20261130-120000.prom", &scrape(100));
+    let high = write("m-20261130-110000.prom", &scrape(950));
+    let limit = write("flags", "-XX:MaxDirectMemorySize=1000\n");
+    let code = |arguments: &[&str]| {
+        let output = weir(&[&["doctor", "--verify"], arguments].concat());
+        (output.status.code(), stdout(&output))
+    };
+    assert_eq!(code(&[&low, &limit]).0, Some(0));
+    assert_eq!(code(&[&low, "--limit", "1000"]).0, Some(0));
+    let (status, text) = code(&[&low, &high, &limit]);
+    assert!(status == Some(3) && text.contains("m-20261130-110000.prom:1"), "{text}");
+    let (status, text) = code(&[&low]);
+    assert!(status == Some(4) && text.contains("TOO LITTLE EVIDENCE"), "{text}");
+    assert_eq!(code(&[&low, &limit, "--require", "all"]).0, Some(4));
+    assert_eq!(code(&["/no/such/file"]).0, Some(1));
+    let (status, text) = code(&[&high, &limit, "--format", "json", "--lang", "zh"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (status, &json["exit_code"], &json["verdict"]),
+        (Some(3), &Value::from(3), &Value::from("fails"))
+    );
+    assert_eq!(json["checks"][0]["numbers"]["used_bytes"], 950);
+    assert_eq!(json["files"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn alert_rules_come_out_as_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = dir.path().join("rules.yml");
+    let path = rules.to_str().unwrap();
+    let output = weir(&["doctor", "--alerts", path, "--limit", "2g"]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    assert!(std::fs::read_to_string(&rules).unwrap().contains("{pool=\"direct\"} / 2147483648 > 0.9"));
+    let evidence = dir.path().join("server.properties");
+    std::fs::write(&evidence, "num.io.threads=9\n").unwrap();
+    let evidence = evidence.to_str().unwrap();
+    assert!(reason(&weir(&["doctor", evidence, "--alerts", evidence])).contains("is not written over"));
+    assert!(
+        reason(&weir(&["doctor", evidence, "--alerts", path, "-o", path])).contains("cannot hold two things")
+    );
+    let output = weir(&["doctor", evidence, "--alerts", path]);
+    assert!(output.status.success() && stdout(&output).contains("server.properties"), "{}", stderr(&output));
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub struct BrokerLog {
     pub gc: GcLog,
     /// Lines that look like a log's.
     pub entries: u64,
+    /// Time of the last entry, on the writer's clock.
+    pub last_ms: Option<i64>,
 }
 
 /// Takes lines of a log.
@@ -269,6 +271,7 @@ impl Parser for BrokerLogParser {
 
     fn finish(mut self, problems: &mut Problems) -> BrokerLog {
         self.flush(problems);
+        self.found.last_ms = date_ms(&self.head);
         if self.config.is_some() {
             self.found.config = self.config.take();
         }

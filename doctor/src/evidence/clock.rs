@@ -60,6 +60,8 @@ pub struct Repeats {
     pub first_ms: Option<i64>,
     /// Time of the last one.
     pub last_ms: Option<i64>,
+    /// The latest time of all, also where the clock ran backwards.
+    pub latest_ms: Option<i64>,
     /// Those of the longest run in which none is more than [`Repeats::RUN_GAP_MS`] after the one before.
     pub longest_run: u64,
     /// How long that run took, in milliseconds.
@@ -88,6 +90,7 @@ impl Repeats {
         self.count += 1;
         self.last_line = line;
         let Some(now) = at_ms else { return };
+        self.latest_ms = self.latest_ms.max(Some(now));
         let near =
             self.last_ms.is_some_and(|last| (0..=Self::RUN_GAP_MS).contains(&now.saturating_sub(last)));
         if near {
@@ -141,5 +144,6 @@ mod tests {
             repeats.add(1, Some(at));
         }
         assert_eq!(repeats.longest_run, 2);
+        assert_eq!(repeats.latest_ms, Some(i64::MAX));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
-use super::metrics::{Metric, Metrics, classify, squash};
+use super::metrics::{Metric, Metrics, Point, classify, squash};
 use crate::language::text;
 
 const MAX_COLUMNS: usize = 10_000;
@@ -82,6 +82,7 @@ impl JmxParser {
         &mut self,
         meaning: Option<(Metric, String)>,
         value: &str,
+        at_ms: Option<i64>,
         line: Line<'_>,
         problems: &mut Problems,
     ) {
@@ -89,7 +90,8 @@ impl JmxParser {
         let Some((metric, part)) = meaning else { return };
         match value.trim().trim_matches('"').parse::<f64>() {
             Ok(value) => {
-                self.found.record(metric, &part, value, line.number);
+                let point = Point { value, line: line.number, at_ms, target: String::new() };
+                self.found.observe(metric, &part, point);
             }
             Err(_) => problems
                 .add(line.number, text!("{seen:?} is no number", "{seen:?} 不是数字", seen = excerpt(value))),
@@ -111,22 +113,22 @@ impl Parser for JmxParser {
             self.bean = bean.trim_end_matches(':').to_owned();
         } else if text.starts_with('#') {
         } else if let Some((attribute, value)) = attribute(text) {
-            self.record(meaning(attribute), value, line, problems);
+            self.record(meaning(attribute), value, None, line, problems);
         } else if let (Some((attribute, value)), false) = (text.split_once('='), self.bean.is_empty()) {
             let meaning = meaning(&format!("{}:{}", self.bean, attribute.trim()));
-            self.record(meaning, value.trim().trim_end_matches(';'), line, problems);
+            self.record(meaning, value.trim().trim_end_matches(';'), None, line, problems);
         } else if let Some(columns) = self.columns.take() {
             let cells = cells(text);
             let wanted: usize = columns.iter().map(|column| column.cells).sum();
             let is_plain = cells.len() == columns.len();
-            if (is_plain || cells.len() == wanted)
-                && cells.first().is_some_and(|time| time.parse::<u64>().is_ok())
-            {
+            let time = cells.first().and_then(|time| time.parse::<u64>().ok());
+            if let Some(time) = time.filter(|_| is_plain || cells.len() == wanted) {
+                let at_ms = i64::try_from(time).ok();
                 let mut at = 0;
                 for column in &columns {
                     if column.meaning.is_some() {
                         let value = cells.get(at).map_or("", String::as_str);
-                        self.record(column.meaning.clone(), value, line, problems);
+                        self.record(column.meaning.clone(), value, at_ms, line, problems);
                     }
                     at += if is_plain { 1 } else { column.cells };
                 }

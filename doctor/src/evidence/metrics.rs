@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 /// Most distinct series that are kept.
 const MAX_SERIES: usize = 2048;
+/// Most values that are kept one by one, of one metric.
+const MAX_POINTS: usize = 16_384;
+/// Longest label that is kept, in characters.
+const MAX_LABEL: usize = 256;
 
 /// A figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +50,30 @@ pub enum Metric {
     ResidentMemory,
     /// Threads of the JVM.
     Threads,
+    /// When the process was started, since 1970; in seconds or milliseconds, by the exporter.
+    ProcessStart,
+}
+
+/// One value as a scrape gave it, also one that is no number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The value.
+    pub value: f64,
+    /// Its line.
+    pub line: u64,
+    /// Its time in milliseconds since 1970, where the scrape says it.
+    pub at_ms: Option<i64>,
+    /// What tells processes apart that are in one file: the labels that name neither metric nor pool. Mostly empty.
+    pub target: String,
+}
+
+/// Whether the values of a metric are kept one by one: those that are judged over time.
+fn has_history(metric: Metric, label: &str) -> bool {
+    match metric {
+        Metric::BufferPoolUsed | Metric::BufferPoolCount => label == "direct",
+        Metric::ProcessStart => true,
+        _ => false,
+    }
 }
 
 /// What became of one figure over the scrapes of a file.
@@ -68,6 +96,10 @@ pub struct Series {
 pub struct Metrics {
     /// The label tells series of one metric apart: pool, listener, processor; often empty.
     pub series: BTreeMap<(Metric, String), Series>,
+    /// Values one by one in the order of the file, of the few metrics that are judged over time.
+    pub points: BTreeMap<Metric, Vec<Point>>,
+    /// How Prometheus selects a metric of the pool `direct` or of the process, as this exporter spells it.
+    pub selectors: BTreeMap<Metric, String>,
     /// The version of the JVM, where the exporter names it.
     pub java_version: Option<(String, u64)>,
     /// Samples read, also those that mean nothing here.
@@ -86,6 +118,32 @@ impl Metrics {
             .iter()
             .filter(move |((known, _), _)| *known == metric)
             .map(|((_, label), series)| (label.as_str(), series))
+    }
+
+    /// Takes a value with its time and the labels that tell processes apart; returns false when there is no room.
+    pub(crate) fn observe(&mut self, metric: Metric, label: &str, mut point: Point) -> bool {
+        let (value, line) = (point.value, point.line);
+        if has_history(metric, label) {
+            let points = self.points.entry(metric).or_default();
+            if points.len() >= MAX_POINTS {
+                return false;
+            }
+            if let Some((end, _)) = point.target.char_indices().nth(MAX_LABEL) {
+                point.target.truncate(end);
+            }
+            points.push(point);
+        }
+        self.record(metric, label, value, line)
+    }
+
+    /// Notes how a metric is spelt, once.
+    pub(crate) fn spelt(&mut self, metric: Metric, label: &str, selector: impl FnOnce() -> String) {
+        let of_pool =
+            matches!(metric, Metric::BufferPoolUsed | Metric::BufferPoolCapacity | Metric::BufferPoolCount);
+        let wanted = if of_pool { label == "direct" } else { label.is_empty() };
+        if wanted && !self.selectors.contains_key(&metric) {
+            self.selectors.insert(metric, selector());
+        }
     }
 
     /// Takes a value; returns false when there is no room for a new series.
@@ -180,6 +238,10 @@ pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) 
     let whole = label("id").is_none() && label("pool").is_none() && label("jvm_memory_pool_name").is_none();
     match name {
         "processresidentmemorybytes" => plain(Metric::ResidentMemory),
+        "processstarttimeseconds"
+        | "processstarttime"
+        | "javalangruntimestarttime"
+        | "javalangtyperuntimestarttime" => plain(Metric::ProcessStart),
         "jvmthreadscurrent"
         | "jvmthreadslivethreads"
         | "javalangthreadingthreadcount"
@@ -251,6 +313,23 @@ mod tests {
         assert_eq!(meaning("jvm_memory_max_bytes", &[("area", "nonheap")]), None);
         assert_eq!(meaning("java_lang_Memory_HeapMemoryUsage_max", &[]).unwrap().0, Metric::HeapMax);
         assert_eq!(meaning("java_lang_Memory_NonHeapMemoryUsage_max", &[]), None);
+    }
+
+    #[test]
+    fn values_over_time_keep_their_order_and_what_they_are_not() {
+        let mut metrics = Metrics::default();
+        let point = |value, line| Point { value, line, at_ms: Some(5), target: "é".repeat(MAX_LABEL + 9) };
+        for (line, value) in [(1, 5.0), (2, f64::NAN), (3, 1e308), (4, -1.0)] {
+            assert!(metrics.observe(Metric::BufferPoolUsed, "direct", point(value, line)));
+            assert!(metrics.observe(Metric::BufferPoolUsed, "mapped", point(value, line)));
+        }
+        let points = &metrics.points[&Metric::BufferPoolUsed];
+        assert_eq!(points.iter().map(|point| point.line).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert!(points[1].value.is_nan() && points[0].target.chars().count() == MAX_LABEL);
+        for line in 5..=MAX_POINTS as u64 {
+            assert!(metrics.observe(Metric::BufferPoolUsed, "direct", point(1.0, line)));
+        }
+        assert!(!metrics.observe(Metric::BufferPoolUsed, "direct", point(1.0, 0)));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use gc_log::GcLog;
 pub use heap_info::HeapInfo;
 pub use kernel::Kernel;
 pub use lines::{Line, Lines, MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems};
-pub use metrics::{Metric, Metrics, Series, as_bytes};
+pub use metrics::{Metric, Metrics, Point, Series, as_bytes};
 pub use native_memory::{Category, NativeMemory};
 pub use recognise::FileKind;
 pub use server_properties::{BrokerListener, Number, ServerProperties};
@@ -46,6 +46,7 @@ pub use vm_command_line::VmCommandLine;
 pub use vm_flags::{Flag, VmFlags};
 pub use vm_version::VmVersion;
 
+pub(crate) use clock::date_ms;
 pub(crate) use lines::excerpt;
 
 /// The parsers themselves, for the fuzz entries.

@@ -2,7 +2,7 @@
 
 use super::Parser;
 use super::lines::{Line, Problems, excerpt};
-use super::metrics::{Metrics, classify, squash};
+use super::metrics::{Metrics, Point, classify, squash};
 use crate::language::text;
 
 /// Most labels that are looked at in one sample.
@@ -21,6 +21,40 @@ pub(crate) struct Sample<'a> {
     pub(crate) name: &'a str,
     pub(crate) labels: Vec<(&'a str, String)>,
     pub(crate) value: f64,
+    /// Milliseconds since 1970.
+    pub(crate) at_ms: Option<i64>,
+}
+
+/// Labels that say which figure it is; all others say whose.
+const TELLING_LABELS: [&str; 8] =
+    ["pool", "id", "name", "attribute", "type", "area", "jvm_buffer_pool_name", "jvm.buffer.pool.name"];
+
+impl Sample<'_> {
+    /// The labels that tell figures apart, or those that tell processes apart, as Prometheus writes them.
+    fn labels(&self, telling: bool) -> String {
+        let mut text = String::new();
+        for (key, value) in self.labels.iter().filter(|(key, _)| TELLING_LABELS.contains(key) == telling) {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            text.push_str(&format!("{key}=\"{value}\""));
+        }
+        text
+    }
+
+    /// How Prometheus selects this figure of every process.
+    fn selector(&self) -> String {
+        let labels = self.labels(true);
+        if labels.is_empty() { self.name.to_owned() } else { format!("{}{{{labels}}}", self.name) }
+    }
+}
+
+/// A timestamp: Prometheus writes milliseconds, OpenMetrics seconds.
+fn time_ms(stamp: f64) -> Option<i64> {
+    const SECONDS_BELOW: f64 = 1e11;
+    let ms = if stamp < SECONDS_BELOW { stamp * 1000.0 } else { stamp };
+    (ms > 0.0 && ms < 1e15).then_some(ms as i64)
 }
 
 /// Reads `name{label="value",...} value [timestamp]`.
@@ -59,10 +93,11 @@ pub(crate) fn sample(text: &str) -> Option<Sample<'_>> {
         _ => return None,
     };
     // What follows may be a timestamp or an exemplar, nothing else.
-    match words.next() {
-        Some(word) if !(word == "#" || word.parse::<f64>().is_ok()) => None,
-        _ => Some(Sample { name, labels, value }),
-    }
+    let at_ms = match words.next() {
+        None | Some("#") => None,
+        Some(word) => time_ms(word.parse().ok()?),
+    };
+    Some(Sample { name, labels, value, at_ms })
 }
 
 /// The text up to the closing quote, unescaped, and what follows.
@@ -118,10 +153,11 @@ impl Parser for PrometheusParser {
                 }
             }
         }
-        if let Some((metric, part)) = classify(&name, label)
-            && !self.found.record(metric, &part, sample.value, line.number)
-            && !std::mem::replace(&mut self.full, true)
-        {
+        let Some((metric, part)) = classify(&name, label) else { return };
+        self.found.spelt(metric, &part, || sample.selector());
+        let target = sample.labels(false);
+        let point = Point { value: sample.value, line: line.number, at_ms: sample.at_ms, target };
+        if !self.found.observe(metric, &part, point) && !std::mem::replace(&mut self.full, true) {
             problems
                 .add(line.number, text!("too many series; the rest is left out", "时间序列过多；其余略去"));
         }
@@ -143,11 +179,31 @@ mod tests {
         let read = sample(r#"a_b{x="1\"2\\",y="z, }",} 1.5E3 1700000000000"#).unwrap();
         assert_eq!(read.labels, [("x", "1\"2\\".to_owned()), ("y", "z, }".to_owned())]);
         assert_eq!(read.value, 1500.0);
+        assert_eq!(read.at_ms, Some(1_700_000_000_000));
+        assert_eq!(sample("x 1 1700000000.123").unwrap().at_ms, Some(1_700_000_000_123));
+        for stamp in ["-5", "0", "NaN", "1e308", "+Inf"] {
+            assert_eq!(sample(&format!("x 1 {stamp}")).unwrap().at_ms, None, "{stamp}");
+        }
         assert_eq!(sample("up 1 # {trace=\"1\"} 2").unwrap().value, 1.0);
         assert!(sample("x NaN").unwrap().value.is_nan());
         for text in ["", "x", "1 2", "x{ 1", "x{a=\"} 1", "x one", "ERROR it 5", "x 1 INFO", "[a] 5"] {
             assert!(sample(text).is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn values_over_time_are_told_apart_by_process_and_spelt_as_prometheus_selects_them() {
+        let text = "jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"a:1\"} 5 1700000000000\n\
+                    jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"b\\\"\"} 6\n\
+                    java_nio_direct_count 3\nprocess_start_time_seconds 1.7E9\njvm_memory_max_bytes{area=\"heap\"} 9\n";
+        let (found, _) = parse_text::<PrometheusParser>(text.as_bytes());
+        let used = &found.points[&Metric::BufferPoolUsed];
+        assert_eq!((used[0].target.as_str(), used[0].at_ms), ("instance=\"a:1\"", Some(1_700_000_000_000)));
+        assert_eq!((used[1].target.as_str(), used[1].at_ms), ("instance=\"b\\\"\"", None));
+        assert_eq!(found.selectors[&Metric::BufferPoolUsed], "jvm_buffer_pool_used_bytes{pool=\"direct\"}");
+        assert_eq!(found.selectors[&Metric::BufferPoolCount], "java_nio_direct_count");
+        assert_eq!(found.selectors[&Metric::HeapMax], "jvm_memory_max_bytes{area=\"heap\"}");
+        assert_eq!(found.points[&Metric::ProcessStart][0].value, 1.7e9);
     }
 
     #[test]

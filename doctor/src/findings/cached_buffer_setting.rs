@@ -1,18 +1,17 @@
 //! `jdk.nio.maxCachedBufferSize` that has no effect: a value that is no plain number, or a name that is not this one.
 
-use super::{Facts, Finding, Remedy, Severity, text};
+use super::{Facts, Finding, Proof, Remedy, Severity, text};
 use crate::evidence::excerpt;
 
 const NAME: &str = "jdk.nio.maxCachedBufferSize";
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
-    let candidates = facts.system_properties(|name| name == NAME || is_misspelt(name));
-    let right = candidates.iter().find(|(name, _, _)| name == NAME);
     let mut findings = Vec::new();
-    if let Some((_, value, proof)) = right
-        // What Long.parseLong takes, and what the JDK then accepts.
-        && value.parse::<i64>().map_or(true, |number| number < 0)
-    {
+    for (name, value, proof) in &traps(facts) {
+        if name != NAME {
+            findings.push(misspelt(name, value, proof));
+            continue;
+        }
         let shown = excerpt(value);
         let meant =
             crate::evidence::jvm_size(value.trim_end_matches(['L', 'l', 'b', 'B'])).unwrap_or(1 << 20);
@@ -32,26 +31,37 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             remedies: vec![Remedy::new(text!("write -D{NAME}={meant}", "写成 -D{NAME}={meant}"), true)],
         });
     }
-    if right.is_none() {
-        for (name, value, proof) in &candidates {
-            let (name, value) = (excerpt(name), excerpt(value));
-            findings.push(Finding {
-                id: "cached-buffer-setting-ignored",
-                severity: Severity::Warning,
-                title: text!(
-                    "-D{name} has no effect: the property is called {NAME}",
-                    "-D{name} 无效：该属性名为 {NAME}"
-                ),
-                cause: text!(
-                    "Names of system properties are case-sensitive and unknown ones are ignored without a word.",
-                    "系统属性名区分大小写，未知的名称会被静默忽略。"
-                ),
-                evidence: vec![proof.clone()],
-                remedies: vec![Remedy::new(text!("write -D{NAME}={value}", "写成 -D{NAME}={value}"), true)],
-            });
-        }
-    }
     findings
+}
+
+/// A name that is not the property's.
+fn misspelt(name: &str, value: &str, proof: &Proof) -> Finding {
+    let (name, value) = (excerpt(name), excerpt(value));
+    Finding {
+        id: "cached-buffer-setting-ignored",
+        severity: Severity::Warning,
+        title: text!(
+            "-D{name} has no effect: the property is called {NAME}",
+            "-D{name} 无效：该属性名为 {NAME}"
+        ),
+        cause: text!(
+            "Names of system properties are case-sensitive and unknown ones are ignored without a word.",
+            "系统属性名区分大小写，未知的名称会被静默忽略。"
+        ),
+        evidence: vec![proof.clone()],
+        remedies: vec![Remedy::new(text!("write -D{NAME}={value}", "写成 -D{NAME}={value}"), true)],
+    }
+}
+
+/// Settings that were meant to be this one and have no effect: its value is no plain number, or, where it is not set at
+/// all, names that are nearly its own.
+pub(crate) fn traps(facts: &Facts<'_>) -> Vec<(String, String, Proof)> {
+    let mut candidates = facts.system_properties(|name| name == NAME || is_misspelt(name));
+    let has_right = candidates.iter().any(|(name, _, _)| name == NAME);
+    // What Long.parseLong takes, and what the JDK then accepts.
+    let is_in_force = |value: &str| value.parse::<i64>().is_ok_and(|number| number >= 0);
+    candidates.retain(|(name, value, _)| if has_right { name == NAME && !is_in_force(value) } else { true });
+    candidates
 }
 
 /// Whether a name was meant to be [`NAME`]: the words are there, or few letters are wrong.

@@ -25,7 +25,7 @@ pub struct Dump<'e> {
 
 impl Dump<'_> {
     /// The dump as a place.
-    pub(super) fn proof(&self, says: impl Into<Text>) -> Proof {
+    pub(crate) fn proof(&self, says: impl Into<Text>) -> Proof {
         Proof { file: self.path.to_path_buf(), line: 0, says: says.into() }
     }
 }

@@ -40,6 +40,9 @@ pub use facts::{Cited, Dump, Facts, LimitReason};
 pub use foreign_protocol::decode_size;
 pub use render::{Layout, evidence_text, findings_text};
 
+pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
+pub(crate) use render::{labelled, labelled_in, plain, proof_text, rows};
+
 use crate::evidence::Evidence;
 pub(crate) use crate::language::text;
 pub use crate::language::{Language, Text};
@@ -75,6 +78,11 @@ pub struct Proof {
     pub line: u64,
     /// What stands there: in the words of the evidence, or a sum of them.
     pub says: Text,
+}
+
+/// A place as JSON.
+pub(crate) fn proof_json(proof: &Proof, language: Language) -> Value {
+    json!({ "file": proof.file.to_string_lossy(), "line": proof.line, "says": proof.says.get(language) })
 }
 
 /// Something that helps.
@@ -143,11 +151,7 @@ impl Finding {
                 })
             })
             .collect();
-        let evidence: Vec<_> = self
-            .evidence
-            .iter()
-            .map(|proof| json!({ "file": proof.file.to_string_lossy(), "line": proof.line, "says": proof.says.get(language) }))
-            .collect();
+        let evidence: Vec<_> = self.evidence.iter().map(|proof| proof_json(proof, language)).collect();
         json!({
             "id": self.id,
             "severity": self.severity.name(),

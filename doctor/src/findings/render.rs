@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Finding, Language, Severity, exact, human};
+use super::{Finding, Language, Proof, Severity, exact, human};
 use crate::evidence::{Evidence, FileKind, FileNote};
 
 /// How findings are written.
@@ -125,14 +125,7 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
         labelled(&mut out, layout, words.cause, &plain(finding.cause.get(layout.language)));
         for (index, proof) in finding.evidence.iter().take(PROOFS).enumerate() {
             let label = if index == 0 { words.evidence } else { "" };
-            let file = plain(&proof.file.display().to_string());
-            let place = if proof.line > 0 { format!("{file}:{}", proof.line) } else { file };
-            labelled(
-                &mut out,
-                layout,
-                label,
-                &format!("{place}  {}", plain(proof.says.get(layout.language))),
-            );
+            labelled(&mut out, layout, label, &proof_text(proof, layout.language));
         }
         if let Some(more) = finding.evidence.len().checked_sub(PROOFS).filter(|more| *more > 0) {
             labelled(&mut out, layout, "", &format!("{more} {}", words.more));
@@ -154,28 +147,35 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
     out
 }
 
+/// A place and what stands there.
+pub(crate) fn proof_text(proof: &Proof, language: Language) -> String {
+    let file = plain(&proof.file.display().to_string());
+    let place = if proof.line > 0 { format!("{file}:{}", proof.line) } else { file };
+    format!("{place}  {}", plain(proof.says.get(language)))
+}
+
 fn path(file: &FileNote) -> String {
     plain(&file.path.display().to_string())
 }
 
 /// Without anything that a terminal would obey.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Wrapped rows, all `indent` columns from the left.
-fn rows(out: &mut String, layout: Layout, indent: usize, text: &str) {
+pub(crate) fn rows(out: &mut String, layout: Layout, indent: usize, text: &str) {
     for row in wrap(text, layout.width.saturating_sub(indent).max(20)) {
         let _ = writeln!(out, "{:indent$}{row}", "");
     }
 }
 
-fn labelled(out: &mut String, layout: Layout, label: &str, text: &str) {
+pub(crate) fn labelled(out: &mut String, layout: Layout, label: &str, text: &str) {
     labelled_in(out, layout, label, text, None);
 }
 
 /// `label   text`, the text wrapped beside the label.
-fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &str, colour: Option<&str>) {
+pub(crate) fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &str, colour: Option<&str>) {
     let indent = if colour.is_some() { 0 } else { 2 };
     let room = layout.width.saturating_sub(LABEL).max(20);
     for (index, row) in wrap(text, room).iter().enumerate() {
@@ -191,7 +191,7 @@ fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &str, colour
 }
 
 /// Columns of a character: Chinese ones take two.
-fn columns(c: char) -> usize {
+pub(crate) fn columns(c: char) -> usize {
     match c {
         '\u{1100}'..='\u{115f}'
         | '\u{2e80}'..='\u{a4cf}'
@@ -206,7 +206,7 @@ fn columns(c: char) -> usize {
 }
 
 /// Rows of at most `width` columns, broken at blanks and between Chinese characters; what is longer is broken anywhere.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut piece = String::new();
     for c in text.chars() {

@@ -61,7 +61,7 @@ pub fn bytes(value: u64) -> String {
 }
 
 /// The same for a difference, with its sign.
-pub(super) fn signed(value: i128) -> String {
+pub(crate) fn signed(value: i128) -> String {
     let sign = if value < 0 { "-" } else { "+" };
     format!("{sign}{}", bytes(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX)))
 }

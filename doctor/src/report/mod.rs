@@ -4,6 +4,7 @@ mod format;
 mod json;
 mod text;
 
+pub(crate) use format::signed;
 pub use format::{Style, bytes, size};
 pub use json::json;
 pub use text::text;

@@ -1,6 +1,5 @@
 //! The report: what each file is, the account of each dump, what it all means.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -11,13 +10,12 @@ use weir_doctor::report;
 use super::output::{Format, Output};
 use super::read::{Input, ReadDump};
 
-/// Reads the evidence and writes what it means. A dump that cannot be read does not keep the rest from being reported.
-pub(super) fn run(paths: &[PathBuf], output: &Output) -> Result<ExitCode, String> {
-    let input = Input::read(paths, &output.files())?;
+/// Writes what the evidence means. A dump that cannot be read does not keep the rest from being reported.
+pub(super) fn run(input: &Input, output: &Output) -> Result<ExitCode, String> {
     let findings = diagnose(&input.evidence, &input.dumps());
     let text = match output.format {
-        Format::Json => format!("{:#}\n", json_of(&input, &findings, output.language())),
-        Format::Text => text_of(&input, &findings, output),
+        Format::Json => format!("{:#}\n", json_of(input, &findings, output.language())),
+        Format::Text => text_of(input, &findings, output),
     };
     output.write(&text)?;
     input.verdict()?;
@@ -36,16 +34,17 @@ fn text_of(input: &Input, findings: &[Finding], output: &Output) -> String {
 
 fn json_of(input: &Input, findings: &[Finding], language: Language) -> Value {
     let findings: Vec<_> = findings.iter().map(|finding| finding.to_json(language)).collect();
-    let dumps: Vec<_> = input.dumps.iter().map(|dump| report::json(&dump.heap, &dump.account, language)).collect();
-    json!({ "files": files(&input.evidence), "dumps": dumps, "findings": findings })
+    let dumps: Vec<_> =
+        input.dumps.iter().map(|dump| report::json(&dump.heap, &dump.account, language)).collect();
+    json!({ "files": files(&input.evidence, language), "dumps": dumps, "findings": findings })
 }
 
 /// What each file was taken for, and what in it was not understood.
-pub(super) fn files(evidence: &Evidence) -> Value {
+pub(super) fn files(evidence: &Evidence, language: Language) -> Value {
     let files = evidence.files.iter().map(|file| {
         let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.name()).collect();
         let problems: Vec<_> =
-            file.problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text.en })).collect();
+            file.problems.iter().map(|problem| json!({ "line": problem.line, "text": problem.text.get(language) })).collect();
         json!({ "path": file.path.to_string_lossy(), "kinds": kinds, "lines": file.lines, "problems": problems })
     });
     files.collect()

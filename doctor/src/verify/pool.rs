@@ -1,0 +1,210 @@
+//! The direct pool: under its limit, not growing, in a bounded number of buffers.
+
+use super::series::{At, Course, Order, Scrapes, proof};
+use super::{Check, Outcome};
+use crate::findings::{Facts, Proof, Text, exact, text};
+
+/// The levels of the recommended alerts, in percent of the limit.
+const LEVELS: [(u64, &str); 3] =
+    [(70, "direct-pool-below-70"), (80, "direct-pool-below-80"), (90, "direct-pool-below-90")];
+/// Fewer values say nothing of growth.
+const LEAST_VALUES: usize = 3;
+/// Growth that is noise.
+const LEAST_TOLERANCE: u64 = 1 << 20;
+/// Buffers more that are noise.
+const LEAST_BUFFERS: u64 = 16;
+
+/// A limit in bytes and where it is written.
+pub(super) type Limit = (u64, Vec<Proof>);
+
+/// What the values leave open.
+fn remarks(scrapes: &Scrapes) -> Text {
+    let mut all = text!("", "");
+    let mut add = |text: Text| {
+        all.en.push_str(&text.en);
+        all.zh.push_str(&text.zh);
+    };
+    if scrapes.unusable > 0 {
+        let count = exact(scrapes.unusable);
+        add(text!("; {count} values are no number of bytes", "；{count} 个值不是字节数"));
+    }
+    if scrapes.before_start > 0 {
+        let count = exact(scrapes.before_start);
+        add(text!(
+            "; {count} values from before the last start do not count",
+            "；最近一次启动之前的 {count} 个值不计"
+        ));
+    }
+    all
+}
+
+/// Whose values, where there are several processes.
+fn whose(course: &Course) -> String {
+    if course.target.is_empty() { String::new() } else { format!(" ({})", course.target) }
+}
+
+pub(super) fn levels(facts: &Facts<'_>, scrapes: &Scrapes, limit: Option<&Limit>) -> Vec<Check> {
+    // Dumps count as scrapes: their pool is the JVM's own count.
+    let of_dumps = facts.dumps.iter().filter_map(|dump| {
+        let pool = dump.account.direct.counted?;
+        let says = format!("java.nio.Bits: {} bytes", exact(pool.used_bytes));
+        Some((pool.used_bytes, dump.proof(says), String::new()))
+    });
+    let of_scrapes = scrapes.used.iter().filter_map(|course| {
+        let at = Course::max(&course.values)?;
+        Some((at.value, proof(facts, at, "direct pool"), whose(course)))
+    });
+    let highest = of_scrapes.chain(of_dumps).max_by_key(|(value, ..)| *value);
+    let values =
+        scrapes.values() + facts.dumps.iter().filter(|d| d.account.direct.counted.is_some()).count() as u64;
+    let check = |(percent, id): (u64, &'static str)| {
+        let criterion = text!(
+            "the direct pool stays under {percent} % of its limit",
+            "直接内存池始终低于其上限的 {percent} %"
+        );
+        let remarks = remarks(scrapes);
+        let (en, zh) = (&remarks.en, &remarks.zh);
+        let Some((used, place, whose)) = &highest else {
+            let lacks = text!(
+                "no metric of the direct pool and no dump{en}",
+                "没有直接内存池的指标，也没有堆转储{zh}"
+            );
+            return Check::not_judged(id, criterion, lacks);
+        };
+        let Some((limit, proofs)) = limit else {
+            let lacks = text!(
+                "the limit is not known: give VM.flags, VM.command_line, a dump, or --limit",
+                "上限未知：请提供 VM.flags、VM.command_line、堆转储，或用 --limit 指定"
+            );
+            return Check::not_judged(id, criterion, lacks).cite([place]);
+        };
+        // In 128 bits, so that no size overflows.
+        let holds = u128::from(*used) * 100 < u128::from(*limit) * u128::from(percent);
+        let reached = u128::from(*used) * 100 / u128::from((*limit).max(1));
+        let (used_text, limit_text, count) = (exact(*used), exact(*limit), exact(values));
+        let says = text!(
+            "the most of {count} values is {used_text} of {limit_text} bytes, {reached} %{whose}{en}",
+            "{count} 个值中最大为 {limit_text} 字节中的 {used_text}，即 {reached} %{whose}{zh}"
+        );
+        Check::judged(id, criterion, holds, says)
+            .number("used_bytes", *used)
+            .number("limit_bytes", *limit)
+            .number("values", values)
+            .cite([place])
+            .cite(proofs)
+    };
+    LEVELS.into_iter().map(check).collect()
+}
+
+/// Why a course over time cannot be judged.
+fn too_short(scrapes: &Scrapes, longest: usize) -> Option<Text> {
+    let remarks = remarks(scrapes);
+    let (en, zh) = (&remarks.en, &remarks.zh);
+    if scrapes.order == Order::Unknown {
+        return Some(text!(
+            "the order of the files in time is not known: give samples with timestamps, or names with a time{en}",
+            "无法确定文件的时间顺序：请给样本带上时间戳，或在文件名中写明时间{zh}"
+        ));
+    }
+    (longest < LEAST_VALUES).then(|| {
+        text!(
+            "{longest} values of one process; it takes {LEAST_VALUES} at least{en}",
+            "同一进程只有 {longest} 个值；至少需要 {LEAST_VALUES} 个{zh}"
+        )
+    })
+}
+
+/// One course that was judged: its ends, and by how much it grew beyond what is allowed.
+struct Grown<'c> {
+    course: &'c Course,
+    earlier: &'c At,
+    later: &'c At,
+    allowed: u64,
+}
+
+impl Grown<'_> {
+    fn growth(&self) -> i128 {
+        i128::from(self.later.value) - i128::from(self.earlier.value)
+    }
+
+    fn excess(&self) -> i128 {
+        self.growth() - i128::from(self.allowed)
+    }
+}
+
+fn worst<'c>(courses: &'c [Course], allowed: impl Fn(u64) -> u64) -> Option<Grown<'c>> {
+    let judged = courses.iter().filter(|course| course.values.len() >= LEAST_VALUES).filter_map(|course| {
+        let (earlier, later) = course.halves()?;
+        Some(Grown { course, earlier, later, allowed: allowed(earlier.value) })
+    });
+    judged.max_by_key(Grown::excess)
+}
+
+fn longest(courses: &[Course]) -> usize {
+    courses.iter().map(|course| course.values.len()).max().unwrap_or(0)
+}
+
+pub(super) fn growth(
+    facts: &Facts<'_>,
+    scrapes: &Scrapes,
+    limit: Option<&Limit>,
+    tolerance: Option<u64>,
+) -> Check {
+    let id = "direct-pool-growth";
+    let criterion = text!(
+        "the direct pool does not grow: the later half of the values is no higher than the earlier one",
+        "直接内存池不增长：后半段的最大值不高于前半段"
+    );
+    let allowed = |earlier: u64| {
+        tolerance.unwrap_or_else(|| limit.map_or(earlier / 20, |(limit, _)| limit / 100).max(LEAST_TOLERANCE))
+    };
+    if let Some(lacks) = too_short(scrapes, longest(&scrapes.used)) {
+        return Check::not_judged(id, criterion, lacks);
+    }
+    let Some(worst) = worst(&scrapes.used, allowed) else {
+        return Check::new(id, criterion, Outcome::NotJudged, remarks(scrapes));
+    };
+    let remarks = remarks(scrapes);
+    let (en, zh, whose) = (&remarks.en, &remarks.zh, whose(worst.course));
+    let (growth, allowed) = (crate::report::signed(worst.growth()), exact(worst.allowed));
+    let (earlier, later) = (exact(worst.earlier.value), exact(worst.later.value));
+    let count = worst.course.values.len();
+    let says = text!(
+        "{earlier} to {later} bytes over {count} values: {growth}, {allowed} are allowed{whose}{en}",
+        "{count} 个值中由 {earlier} 到 {later} 字节：{growth}，允许 {allowed}{whose}{zh}"
+    );
+    Check::judged(id, criterion, worst.excess() <= 0, says)
+        .number("earlier_bytes", worst.earlier.value)
+        .number("later_bytes", worst.later.value)
+        .number("allowed_bytes", worst.allowed)
+        .number("values", count as u64)
+        .cite(&[proof(facts, worst.earlier, "direct pool"), proof(facts, worst.later, "direct pool")])
+}
+
+pub(super) fn count(facts: &Facts<'_>, scrapes: &Scrapes) -> Check {
+    let id = "direct-buffer-count";
+    let criterion = text!(
+        "the number of direct buffers is bounded: the later half of the values is no higher than the earlier one",
+        "直接缓冲区的数量有界：后半段的最大值不高于前半段"
+    );
+    let allowed = |earlier: u64| (earlier / 10).max(LEAST_BUFFERS);
+    if let Some(lacks) = too_short(scrapes, longest(&scrapes.count)) {
+        return Check::not_judged(id, criterion, lacks);
+    }
+    let Some(worst) = worst(&scrapes.count, allowed) else {
+        return Check::new(id, criterion, Outcome::NotJudged, remarks(scrapes));
+    };
+    let (growth, allowed) = (crate::report::signed(worst.growth()), exact(worst.allowed));
+    let (earlier, later) = (exact(worst.earlier.value), exact(worst.later.value));
+    let (count, whose) = (worst.course.values.len(), whose(worst.course));
+    let says = text!(
+        "{earlier} to {later} buffers over {count} values: {growth}, {allowed} are allowed{whose}",
+        "{count} 个值中由 {earlier} 到 {later} 个缓冲区：{growth}，允许 {allowed}{whose}"
+    );
+    Check::judged(id, criterion, worst.excess() <= 0, says)
+        .number("earlier_buffers", worst.earlier.value)
+        .number("later_buffers", worst.later.value)
+        .number("allowed_buffers", worst.allowed)
+        .number("values", count as u64)
+        .cite(&[proof(facts, worst.earlier, "direct buffers"), proof(facts, worst.later, "direct buffers")])
+}
