@@ -43,6 +43,11 @@ pub(crate) struct Intended {
 }
 
 impl Intended {
+    /// Whether Kafka is known not to answer.
+    pub(crate) fn is_silence(&self, api: ApiKey, scene: &str) -> bool {
+        self.api == api && scene.starts_with(self.scene) && self.kafka == "does not answer"
+    }
+
     pub(crate) fn covers(&self, api: ApiKey, scene: &str, difference: &Difference) -> bool {
         let below = difference.path.strip_prefix(self.path);
         self.api == api

@@ -19,10 +19,13 @@ use super::support::{Call, Client, Running};
 use super::value::{Aliases, Difference, Value, batches, differences};
 
 /// How long Kafka's broker may take to know what its controller has decided.
-const SETTLING: Duration = Duration::from_millis(1000);
+const SETTLING: Duration = Duration::from_secs(30);
 
 /// A request that is not answered within this time is taken not to be answered at all.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The same for one that Kafka is known not to answer.
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// An answer, or the reason why there is none.
 type Answer<T> = Result<T, &'static str>;
@@ -170,8 +173,10 @@ impl Pair {
         requests: &Both<C>,
     ) -> Both<Option<C::Response>> {
         let deadline = self.unsettled_until;
+        let is_silent = self.intended().any(|intended| intended.is_silence(C::API, &self.scene));
         loop {
             let client = self.client();
+            client.kafka.set_patience(if is_silent { SILENCE } else { PATIENCE });
             let answers = Both {
                 kafka: client.kafka.call_or_reason(&requests.kafka, version),
                 weir: client.weir.call_or_reason(&requests.weir, version),

@@ -219,8 +219,13 @@ impl Client {
 
     /// Waits no longer than this for an answer.
     pub(crate) fn patience(self, limit: Duration) -> Client {
-        self.stream.set_read_timeout(Some(limit)).unwrap();
+        self.set_patience(limit);
         self
+    }
+
+    /// From now on waits no longer than this for an answer.
+    pub(crate) fn set_patience(&self, limit: Duration) {
+        self.stream.set_read_timeout(Some(limit)).unwrap();
     }
 
     /// Sends a request in a version and waits for its response, which must decode to its last byte.
