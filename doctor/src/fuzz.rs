@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::account::{Account, Class};
 use crate::evidence::{self, Evidence, MAX_PROBLEMS, Problem};
-use crate::findings::{self, Language, Layout};
+use crate::findings::{self, Facts, Language, Layout};
 use crate::heap::{Heap, Options, Progress};
 use crate::hprof::Origin;
-use crate::report;
+use crate::{alerts, compare, report, verify};
 
 /// Problems stay bounded, and nothing that is shown holds what a terminal would obey.
 fn check(problems: &[Problem]) {
@@ -68,8 +68,21 @@ pub fn fuzz_evidence(data: &[u8]) {
         check(&file.problems);
     }
     let found = findings::diagnose(&evidence, &[]);
+    let facts = Facts::of(&evidence, &[]);
+    let verification = verify::verify(&facts, &verify::Options { since_ms: Some(0), ..Default::default() });
+    // Nothing differs from itself.
+    let comparison = compare::compare(&compare::Side::of(&evidence, &[]), &compare::Side::of(&evidence, &[]));
+    assert!(
+        comparison.figures.iter().all(|figure| figure.pair.change() == 0) && comparison.settings.is_empty()
+    );
     for language in [Language::English, Language::Chinese] {
         let layout = Layout { width: 80, colour: false, language };
+        let text = verify::verification_text(&verification, layout)
+            + &compare::comparison_text(&comparison, layout)
+            + &alerts::rules(&facts, None, language);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
+        assert!(verification.to_json(language).is_object());
+        assert!(compare::comparison_json(&comparison, language).is_object());
         let text = findings::evidence_text(&evidence, layout) + &findings::findings_text(&found, layout);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
         for finding in &found {
@@ -88,6 +101,15 @@ pub fn fuzz_heap_dump(data: &[u8]) {
     assert_eq!(lines, heap.allocations.len() as u64);
     let temporary = account.sum(Class::Cached).count + account.sum(Class::InFlight).count;
     assert_eq!(account.groups.iter().map(|group| group.buffers).sum::<u64>(), temporary);
+    let evidence = Evidence::default();
+    let dump = findings::Dump { path: Path::new("fuzz"), heap: &heap, account: &account };
+    let side = compare::Side::of(&evidence, &[dump]);
+    let comparison = compare::compare(&side, &side);
+    assert!(comparison.groups.iter().all(|group| group.sum_bytes.change() == 0));
+    verify::verify(&side.facts, &verify::Options::default());
+    let layout = Layout { width: 80, colour: false, language: Language::English };
+    let text = compare::comparison_text(&comparison, layout);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
     let text = report::text(&heap, &account, report::Style { width: 80, colour: false });
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
     assert!(report::json(&heap, &account, Language::English).is_object());

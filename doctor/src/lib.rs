@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod alerts;
+pub mod compare;
 mod error;
 pub mod evidence;
 pub mod findings;

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Drives a real Apache Kafka out of its direct memory, and holds `weir doctor` and `weir plan --jvm` against what they then
 says; applies the cure that they name, does the same again, and wants to see nothing worse than a note; as with a broker at rest.
+`--compare` must tell both runs apart to the byte, `--verify` must refuse the first and accept the second, and the alert rules
+must be what Prometheus takes (held against promtool where it is installed).
 
     run.py                  needs what tests/setup.sh installs; WEIR_BIN names the binary
     --keep                  leaves the evidence where it is and says where
@@ -27,6 +29,7 @@ import brokers
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "target" / "release" / "weir"))
 REQUEST = 40 << 20
 LIMIT = 96 << 20
+CAP = 1 << 20
 # The first bytes of an HTTP request, taken for a size.
 HTTP = f"(size = {struct.unpack('>i', b'GET ')[0]} larger than "
 OPTIONS = ("-XX:MaxDirectMemorySize=96m", "-XX:NativeMemoryTracking=summary", "-XX:+HeapDumpOnOutOfMemoryError")
@@ -34,10 +37,10 @@ COMMANDS = ("VM.flags", "VM.flags -all", "VM.command_line", "VM.version", "VM.sy
             "VM.native_memory summary", "GC.class_histogram", "GC.heap_info", "Thread.print")
 
 
-def weir(*arguments):
+def weir(*arguments, code=0):
     done = subprocess.run([WEIR, *map(str, arguments), "--format", "json"], capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise SystemExit(f"weir {arguments[0]} ended with {done.returncode}: {done.stderr}")
+    if done.returncode != code:
+        raise SystemExit(f"weir {arguments[0]} ended with {done.returncode}, not {code}: {done.stderr}")
     return json.loads(done.stdout)
 
 
@@ -78,15 +81,49 @@ def capture(broker, directory):
         (directory / name).write_bytes((broker.dir / name).read_bytes())
 
 
+def jmx_options(port):
+    jmx = "-Dcom.sun.management.jmxremote"
+    return (jmx, f"{jmx}.port={port}", f"{jmx}.ssl=false", f"{jmx}.authenticate=false", "-Djava.rmi.server.hostname=127.0.0.1")
+
+
+def jmx_tool(port, *arguments):
+    return ["java", "-cp", f"{brokers.INTEROP}/kafka-3.9.2/libs/*", "org.apache.kafka.tools.JmxTool",
+            "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{port}/jmxrmi", *arguments]
+
+
+def series(port, file, rows=5, deadline=240):
+    """The direct pool over time, as JmxTool writes it: one row after another until there are enough."""
+    with open(file, "wb") as out:
+        tool = subprocess.Popen(jmx_tool(port, "--reporting-interval", "200", "--object-name",
+                                         "java.nio:type=BufferPool,name=direct"),
+                                stdout=out, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                preexec_fn=brokers.die_with_parent)
+    began = time.monotonic()
+    try:
+        # The head is a line, too.
+        while file.read_bytes().count(b"\n") <= rows:
+            if tool.poll() is not None or time.monotonic() - began > deadline:
+                raise SystemExit(f"no series of the direct pool: {file.read_text()[:500]}")
+            time.sleep(0.1)
+    finally:
+        tool.kill()
+        tool.wait()
+    # What was being written is no row.
+    text = file.read_bytes()
+    file.write_bytes(text[:text.rfind(b"\n") + 1])
+
+
 def run(base, name, settings, options, until):
     """Kafka 3.9.2 under the burden; the folder with its evidence, and whether what was waited for came."""
     evidence = base / name
     evidence.mkdir()
+    port = brokers.free_port()
     broker = brokers.Broker("kafka-3.9.2", base / f"{name}-broker", {"num.network.threads": "4", **settings}, heap="512m",
-                            java_options=(*OPTIONS, *options, f"-Xlog:gc*:file={evidence / 'gc.log'}"))
+                            java_options=(*OPTIONS, *options, *jmx_options(port), f"-Xlog:gc*:file={evidence / 'gc.log'}"))
     try:
         log = broker.log
         came = burden(broker.bootstrap, lambda: until(log.read_text(errors="replace")))
+        series(port, evidence / "direct-pool")
         capture(broker, evidence)
     finally:
         broker.kill()
@@ -100,9 +137,8 @@ def jmx_text(port, directory):
     for style in ("original", "properties", "csv", "tsv"):
         with open(directory / f"jmx-{style}", "wb") as out:
             subprocess.run(
-                ["java", "-cp", f"{brokers.INTEROP}/kafka-3.9.2/libs/*", "org.apache.kafka.tools.JmxTool", "--one-time",
-                 "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{port}/jmxrmi", "--report-format", style,
-                 *(word for bean in beans for word in ("--object-name", bean))],
+                jmx_tool(port, "--one-time", "--report-format", style,
+                         *(word for bean in beans for word in ("--object-name", bean))),
                 stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=300)
 
 
@@ -110,10 +146,8 @@ def healthy(base, check):
     """A broker at its defaults, at rest."""
     evidence, port = base / "healthy", brokers.free_port()
     evidence.mkdir()
-    jmx = "-Dcom.sun.management.jmxremote"
     broker = brokers.Broker("kafka-3.9.2", base / "healthy-broker", heap="512m",
-                            java_options=(f"-Xlog:gc*:file={evidence / 'gc.log'}", f"{jmx}.port={port}", f"{jmx}.ssl=false",
-                                          f"{jmx}.authenticate=false", "-Djava.rmi.server.hostname=127.0.0.1"))
+                            java_options=(f"-Xlog:gc*:file={evidence / 'gc.log'}", *jmx_options(port)))
     try:
         capture(broker, evidence)
         jmx_text(port, evidence)
@@ -175,7 +209,7 @@ def incident(base, check):
     dump = report["dumps"][0]
     check("its account is exact", dump["direct"]["exact"] and dump["conclusive"], dump["conclusions"])
     check("the limit in force is the flag", f"{LIMIT:,} bytes" in found.get("limit-in-force", {}).get("title", ""))
-    return evidence / "server.properties"
+    return evidence
 
 
 def cured(base, check, properties):
@@ -187,13 +221,159 @@ def cured(base, check, properties):
     check("with its own advice it fits", better["fits"], better)
     refused = f"Invalid receive (size = {REQUEST} larger than {size})"
     evidence, came = run(base, "cured", {"socket.request.max.bytes": str(size)},
-                         ("-Djdk.nio.maxCachedBufferSize=1048576",), lambda log: log.count(refused) >= 8 and HTTP in log)
+                         (f"-Djdk.nio.maxCachedBufferSize={CAP}",), lambda log: log.count(refused) >= 8 and HTTP in log)
     check("the large requests are refused", came)
     report = weir("doctor", evidence)
     found = by_id(report)
     # Somebody still speaks HTTP to the port, and that is said.
     worse = {id: finding["title"] for id, finding in found.items() if finding["severity"] != "note"}
     check("nothing but the HTTP request is worse than a note", set(worse) == {"foreign-protocol"}, worse)
+    return evidence
+
+
+def compared(before, after, check):
+    """What `--compare` says against the accounts of both dumps, one by one."""
+    accounts = [weir("doctor", side)["dumps"][0] for side in (before, after)]
+    found = weir("doctor", "--compare", before, after)
+
+    def differ(rows, fields, key, of):
+        """Numbers that are not those of the accounts, in either direction."""
+        sides = [{key(row): row for row in account[of]} for account in accounts]
+        wrong = [key(row) for row in rows for field in fields for side, name in zip(sides, ("before", "after"))
+                 if row[field][name] != side.get(key(row), {}).get(field, 0)]
+        missing = (set(sides[0]) | set(sides[1])) - {key(row) for row in rows}
+        return wrong + sorted(missing)
+
+    by_name = lambda row: row["name"]
+    numbers = ("threads", "threads_with_bytes", "buffers", "sum_bytes", "max_bytes")
+    wrong = differ(found["groups"], numbers, by_name, "groups")
+    check("every group of threads compares as the two accounts have it", found["groups"] and not wrong, wrong)
+    wrong = differ(found["kinds"], ("bytes", "buffers"), lambda row: (row["kind"], row["books"]), "lines")
+    check("so does every kind", found["kinds"] and not wrong, wrong)
+    threads = {}
+    for account, side in zip(accounts, ("before", "after")):
+        for thread in account["thread_buffers"]:
+            of = threads.setdefault(thread["name"], {"before": 0, "after": 0})
+            of[side] += thread["cached_bytes"] + thread["in_flight_bytes"]
+    told = {row["name"]: {side: row["cached_bytes"][side] + row["in_flight_bytes"][side] for side in ("before", "after")}
+            for row in found["threads"]}
+    check("so does every thread", told == threads, (told, threads))
+    unsigned = [row for name in ("figures",) for row in found[name] if row["change"] != row["after"] - row["before"]]
+    check("changes are after less before", not unsigned, unsigned)
+    changes = [abs(row["sum_bytes"]["change"]) for row in found["groups"]]
+    check("the largest change comes first", changes == sorted(changes, reverse=True), changes)
+    network = next(row for row in found["groups"] if row["name"] == "network PLAINTEXT")
+    check("the network threads gave back what they kept",
+          network["sum_bytes"]["before"] >= 2 * REQUEST and network["max_bytes"]["after"] <= CAP, network)
+    figures = {row["id"]: row for row in found["figures"]}
+    pools = [account["direct"]["counted_by_jvm"]["bytes"] for account in accounts]
+    check("the pool's change is that of the JVM's own counters",
+          figures["direct_bytes"]["change"] == pools[1] - pools[0], (figures["direct_bytes"], pools))
+    settings = {row["name"]: (row["before"], row["after"]) for row in found["settings"]}
+    check("the settings of the cure are named", settings.get("jdk.nio.maxCachedBufferSize") == ("1m", str(CAP))
+          and settings.get("socket.request.max.bytes", ("",))[0] is None, settings)
+    fates = {row["id"]: row["change"] for row in found["findings"]}
+    wanted = {"direct-memory-exhausted": "gone", "failure-loop": "gone", "cached-buffer-setting-ignored": "gone",
+              "foreign-protocol": "remains", "limit-in-force": "remains"}
+    check("what ailed the broker is gone", {id: fates.get(id) for id in wanted} == wanted, fates)
+    text = subprocess.run([WEIR, "doctor", "--compare", before, after], capture_output=True, text=True, timeout=300, check=True)
+    change = f"{network['sum_bytes']['change']:,}"
+    check("the text has the same change and fits its page",
+          change in text.stdout and max(map(len, text.stdout.splitlines())) <= 100, text.stdout)
+
+
+def verified(before, after, check):
+    outcomes = lambda found: {row["id"]: row["outcome"] for row in found["checks"]}
+    found = weir("doctor", "--verify", before, code=3)
+    failed = {id for id, outcome in outcomes(found).items() if outcome == "fails"}
+    wanted = {"direct-pool-below-70", "direct-pool-below-80", "no-reservation-failures", "cached-buffer-setting",
+              "kept-fits-limit"}
+    check("before the cure the checks fail that must", failed >= wanted, outcomes(found))
+    found = weir("doctor", "--verify", after, "--require", "all")
+    check("after it every check passes", set(outcomes(found).values()) == {"passes"}, outcomes(found))
+    check("the series was judged", found["values_over_time"] >= 5 and found["ordered_by"] == "timestamps", found["ordered_by"])
+    size = next(row for row in found["checks"] if row["id"] == "thread-buffer-size")["numbers"]
+    check("the cap is the one in force", size["cap_bytes"] == CAP and size["largest_bytes"] <= CAP, size)
+    found = weir("doctor", "--verify", after / "direct-pool", code=4)
+    check("metrics without a limit are too little", found["verdict"] == "too_little_evidence", found["verdict"])
+    found = weir("doctor", "--verify", after / "direct-pool", "--limit", LIMIT)
+    check("with it they are enough", found["failed"] == 0 and found["passed"] == 5, outcomes(found))
+
+
+def read_rules(text):
+    """The rules of a file as [{key: value}], by the little of YAML that rule files need; anything else is an error."""
+    rules, block = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.lstrip(" ")
+        indent = len(line) - len(bare)
+        if block is not None:
+            if indent >= 10:
+                rules[-1][block] += ("\n" if rules[-1][block] else "") + line[10:]
+                continue
+            block = None
+        if not bare or bare.startswith("#"):
+            continue
+        if (indent, bare) in ((0, "groups:"), (2, "- name: weir-kafka-direct-memory"), (4, "rules:")):
+            continue
+        key, _, value = bare.removeprefix("- ").partition(": ")
+        if indent == 6 and bare.startswith("- alert: "):
+            rules.append({"alert": value})
+        elif indent == 8 and bare == "expr: |-":
+            block = "expr"
+            rules[-1]["expr"] = ""
+        elif indent == 8 and bare in ("labels:", "annotations:"):
+            pass
+        elif indent == 8 and key == "for" or indent == 10 and key == "severity":
+            rules[-1][key] = value
+        elif indent == 10 and key in ("summary", "description") and value[0] == value[-1] == "'":
+            inside = value[1:-1]
+            if "'" in inside.replace("''", ""):
+                raise ValueError(f"line {number}: an open quote")
+            rules[-1][key] = inside.replace("''", "'")
+        else:
+            raise ValueError(f"line {number} is no part of a rule file: {line!r}")
+    return rules
+
+
+def alerts(base, evidence, check):
+    for language in ("en", "zh"):
+        file = base / f"alerts-{language}.yml"
+        subprocess.run([WEIR, "doctor", evidence, "--alerts", file, "--lang", language, "-o", base / "report.txt"],
+                       check=True, timeout=300)
+        text = file.read_text()
+        rules = read_rules(text)
+        levels = {rule["expr"].split()[-1]: rule["severity"] for rule in rules if "Percent" in rule["alert"]}
+        check(f"the alert rules have the three levels ({language})",
+              levels == {"0.7": "info", "0.8": "warning", "0.9": "critical"}, levels)
+        check(f"their limit is the one in force ({language})", all(str(LIMIT) in rule["expr"] for rule in rules[:4]), rules)
+        whole = {"alert", "expr", "for", "severity", "summary", "description"}
+        check(f"each rule is whole ({language})", all(set(rule) == whole for rule in rules), rules)
+        try:
+            import yaml
+        except ImportError:
+            yaml = None
+        if yaml:
+            read = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+            flat = [{**{k: v for k, v in rule.items() if k not in ("labels", "annotations")}, **rule["labels"],
+                     **rule["annotations"]} for rule in read]
+            check(f"as YAML they are the same ({language})", flat == rules, flat)
+        if promtool := shutil.which("promtool"):
+            done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, timeout=300)
+            check(f"promtool takes them ({language})", done.returncode == 0, done.stdout + done.stderr)
+
+
+def fired(base, check):
+    """What the rules do over time, by promtool: with a limit as a number, and with that of the heap's metric."""
+    promtool = shutil.which("promtool")
+    if not promtool:
+        print("--   promtool is not installed: the rules were not run")
+        return
+    for name, limit in (("number", ("--limit", "1000")), ("metric", ())):
+        rules, test = base / f"rules-{name}.yml", base / f"test-{name}.yml"
+        subprocess.run([WEIR, "doctor", "--alerts", rules, *limit], check=True, timeout=300)
+        test.write_text((HERE / "alert-rules-test.yml").read_text().replace("RULES", rules.name))
+        done = subprocess.run([promtool, "test", "rules", test.name], cwd=base, capture_output=True, text=True, timeout=300)
+        check(f"the rules fire when they must and only then (limit as a {name})", done.returncode == 0, done.stdout + done.stderr)
 
 
 def main():
@@ -204,8 +384,12 @@ def main():
     base = Path(tempfile.mkdtemp(prefix="weir-doctor-"))
     try:
         healthy(base, check)
-        properties = incident(base, check)
-        cured(base, check, properties)
+        before = incident(base, check)
+        after = cured(base, check, before / "server.properties")
+        compared(before, after, check)
+        verified(before, after, check)
+        alerts(base, before, check)
+        fired(base, check)
     finally:
         if arguments.keep:
             print(f"evidence in {base}")

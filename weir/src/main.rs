@@ -35,6 +35,8 @@ Examples:
   weir demo                                      what the memory bound is worth, in a minute
   weir bench produce --producers 4 --throughput 50000
   weir doctor heap.hprof                         which threads of a JVM broker hold which bytes of direct memory
+  weir doctor --compare before/ after/           what changed between two captures, in exact bytes
+  weir doctor --verify after/                    whether a cure holds, by checks and exit code
   weir log dump weir-data/t-0 --deep
 
 Exit codes: 0 done, 1 failed with the reason on standard error, 2 wrong arguments.";

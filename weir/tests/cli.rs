@@ -73,6 +73,8 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["doctor", "x", "--verify", "--since", "noon"], "2026-11-30 11:57:23"),
         (&["doctor", "x", "--verify", "--skip", "all"], "direct-pool-below-70"),
         (&["doctor", "--verify"], "<FILE|DIR>"),
+        (&["doctor", "--compare", "one"], "2 values required"),
+        (&["doctor", "--compare", "one", "other", "third"], "cannot be used with"),
         (&["plan", "--override", "nothing"], "KEY=VALUE"),
         (&["plan", "--override", "=5"], "KEY=VALUE"),
         (&["server", "--log-level", "loud"], "off, error, warn, info, debug, trace"),
@@ -229,6 +231,31 @@ fn a_cure_is_verified_with_exit_codes_for_scripts() {
     );
     assert_eq!(json["checks"][0]["numbers"]["used_bytes"], 950);
     assert_eq!(json["files"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn two_captures_are_compared_in_exact_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let capture = |name: &str, used: u64, cap: &str| {
+        let folder = dir.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("m"), format!("jvm_buffer_pool_used_bytes{{pool=\"direct\"}} {used}\n"))
+            .unwrap();
+        std::fs::write(folder.join("p"), format!("java.version=17\njdk.nio.maxCachedBufferSize={cap}\n"))
+            .unwrap();
+        folder.to_str().unwrap().to_owned()
+    };
+    let (before, after) = (capture("before", 90_177_536, "1m"), capture("after", 5_242_880, "1048576"));
+    let output = weir(&["doctor", "--compare", &before, &after]);
+    let text = stdout(&output);
+    assert!(output.status.success() && text.contains("-84,934,656 (-81.00 MiB)"), "{text}");
+    assert!(text.contains("jdk.nio.maxCachedBufferSize: 1m -> 1048576"), "{text}");
+    let output = weir(&["doctor", "--format", "json", "--compare", &before, &after, "--lang", "zh"]);
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(json["figures"][0]["change"], -84_934_656);
+    assert_eq!(json["findings"][0]["change"], "gone");
+    assert_eq!(json["after_files"][0]["kinds"][0], "metrics");
+    assert!(reason(&weir(&["doctor", "--compare", &before, "/no/such"])).contains("/no/such"));
 }
 
 #[test]

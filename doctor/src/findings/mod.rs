@@ -41,7 +41,7 @@ pub use foreign_protocol::decode_size;
 pub use render::{Layout, evidence_text, findings_text};
 
 pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
-pub(crate) use render::{labelled, labelled_in, plain, proof_text, rows};
+pub(crate) use render::{columns, labelled, labelled_in, plain, proof_text, rows};
 
 use crate::evidence::Evidence;
 pub(crate) use crate::language::text;

@@ -70,7 +70,7 @@ fn words(language: Language) -> Words {
 }
 
 impl Severity {
-    fn word(self, language: Language) -> &'static str {
+    pub(crate) fn word(self, language: Language) -> &'static str {
         match (language, self) {
             (Language::English, _) => self.name(),
             (Language::Chinese, Self::Critical) => "严重",

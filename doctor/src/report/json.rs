@@ -10,7 +10,8 @@ fn sum(sum: Sum) -> Value {
     json!({"bytes": sum.bytes, "capacity_bytes": sum.capacity_bytes, "buffers": sum.count})
 }
 
-fn books(books: Books) -> &'static str {
+/// Where the JVM counts an allocation, by its name in JSON.
+pub(crate) fn books(books: Books) -> &'static str {
     match books {
         Books::Direct => "direct",
         Books::Mapped => "mapped",

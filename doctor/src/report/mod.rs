@@ -6,5 +6,6 @@ mod text;
 
 pub(crate) use format::signed;
 pub use format::{Style, bytes, size};
+pub(crate) use json::books;
 pub use json::json;
 pub use text::text;

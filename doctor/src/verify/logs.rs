@@ -21,7 +21,7 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
         let lacks = text!("no log of the broker", "没有代理日志");
         return Check::not_judged(id, criterion, lacks);
     }
-    let (mut new, mut old, mut timeless) = (0u64, 0u64, 0u64);
+    let (mut new, mut old, mut timeless, mut at_least) = (0u64, 0u64, 0u64, false);
     let mut proofs = Vec::new();
     for (file, failure) in facts.failures(MemoryKind::Direct) {
         let repeats = &failure.repeats;
@@ -29,7 +29,9 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
             (None, _) => new += repeats.count,
             // Of a group with failures on both sides the latest is one at least.
             (Some(since), Some(latest)) if latest > since => {
-                new += if repeats.first_ms.is_some_and(|first| first > since) { repeats.count } else { 1 };
+                let all = repeats.first_ms.is_some_and(|first| first > since);
+                new += if all { repeats.count } else { 1 };
+                at_least |= !all;
             }
             (Some(_), Some(_)) => {
                 old += repeats.count;
@@ -45,10 +47,17 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
     let entries: u64 = logs.iter().map(|log| log.value.entries).sum();
     let (new_text, old_text, entries_text) = (exact(new), exact(old), exact(entries));
     if new > 0 {
-        let says = text!(
-            "{new_text} or more failures in {entries_text} entries",
-            "{entries_text} 条日志中至少有 {new_text} 次失败"
-        );
+        let says = if at_least {
+            text!(
+                "{new_text} failures at least in {entries_text} entries",
+                "{entries_text} 条日志中至少有 {new_text} 次失败"
+            )
+        } else {
+            text!(
+                "{new_text} failures in {entries_text} entries",
+                "{entries_text} 条日志中有 {new_text} 次失败"
+            )
+        };
         return Check::judged(id, criterion, false, says).number("failures", new).cite(&proofs);
     }
     if timeless > 0 {

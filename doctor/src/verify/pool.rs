@@ -83,7 +83,7 @@ pub(super) fn levels(facts: &Facts<'_>, scrapes: &Scrapes, limit: Option<&Limit>
         let reached = u128::from(*used) * 100 / u128::from((*limit).max(1));
         let (used_text, limit_text, count) = (exact(*used), exact(*limit), exact(values));
         let says = text!(
-            "the most of {count} values is {used_text} of {limit_text} bytes, {reached} %{whose}{en}",
+            "the highest of {count} values is {used_text} of {limit_text} bytes, {reached} %{whose}{en}",
             "{count} 个值中最大为 {limit_text} 字节中的 {used_text}，即 {reached} %{whose}{zh}"
         );
         Check::judged(id, criterion, holds, says)

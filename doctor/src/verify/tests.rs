@@ -6,7 +6,7 @@ use super::*;
 use crate::account::Account;
 use crate::evidence::Evidence;
 use crate::findings::tests::{buffer, thread};
-use crate::findings::{Dump, Layout};
+use crate::findings::{Dump, Layout, columns};
 use crate::heap::{Books, Heap, Held, Pool};
 
 /// Judges texts, each a file of its own, and a dump.
@@ -34,13 +34,7 @@ fn judged(texts: &[&str], heap: Option<&Heap>, options: &Options) -> Verificatio
         for width in [40, 100] {
             let layout = Layout { width, colour: false, language };
             for row in render::text(&verification, layout).lines() {
-                assert!(
-                    row.chars()
-                        .map(|c| if c.is_ascii() || c == '…' || c == '“' || c == '”' { 1 } else { 2 })
-                        .sum::<usize>()
-                        <= width,
-                    "{width}: {row}"
-                );
+                assert!(row.chars().map(columns).sum::<usize>() <= width, "{width}: {row}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `weir doctor`: evidence of a JVM broker in, an account of its native memory and findings out; nothing is changed.
 
 mod alerts;
+mod compare;
 mod output;
 mod read;
 mod report;
@@ -20,10 +21,13 @@ use read::Input;
 pub(crate) struct Arguments {
     /// Evidence, plain or gzip, and folders of it: heap dumps, outputs of jcmd, metrics, server.properties, broker and
     /// GC logs
-    #[arg(required_unless_present_any = ["alerts"], value_name = "FILE|DIR")]
+    #[arg(required_unless_present_any = ["alerts", "compare"], value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     output: Output,
+    /// Say what changed between two captures, each a file or a folder
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["paths", "verify", "alerts"])]
+    compare: Vec<PathBuf>,
     /// Hold the evidence against the acceptance criteria of a cure. Exit codes: 0 passes, 1 something cannot be read,
     /// 2 wrong arguments, 3 a check fails, 4 too little evidence
     #[arg(long, requires = "paths")]
@@ -38,6 +42,9 @@ pub(crate) struct Arguments {
 /// Does what the arguments ask for.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let output = &arguments.output;
+    if let [before, after] = arguments.compare.as_slice() {
+        return compare::run(before, after, output);
+    }
     let mut to_write = output.files();
     to_write.extend(arguments.alerts.as_deref());
     apart(&to_write)?;

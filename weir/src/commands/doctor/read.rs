@@ -43,7 +43,13 @@ impl Input {
                 return Err(format!("{} is evidence and is not written over", target.display()));
             }
         }
-        let (mut dumps, mut failed) = (Vec::new(), Vec::new());
+        let mut dumps = Vec::new();
+        // A file of a folder that cannot be opened is noted, and no reason to leave out the rest.
+        let unopened = evidence.files.iter().filter(|file| file.kinds.is_empty()).filter_map(|file| {
+            let error = std::fs::File::open(&file.path).err()?;
+            Some(format!("cannot read {}: {error}", file.path.display()))
+        });
+        let mut failed: Vec<String> = unopened.collect();
         for path in evidence.heap_dumps() {
             match read(path) {
                 Ok(heap) => dumps.push(ReadDump { account: Account::of(&heap), heap }),
