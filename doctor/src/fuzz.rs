@@ -110,7 +110,7 @@ pub fn fuzz_heap_dump(data: &[u8]) {
     let layout = Layout { width: 80, colour: false, language: Language::English };
     let text = compare::comparison_text(&comparison, layout);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
-    let text = report::text(&heap, &account, report::Style { width: 80, colour: false });
+    let text = report::text(&heap, &account, layout);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
     assert!(report::json(&heap, &account, Language::English).is_object());
 }

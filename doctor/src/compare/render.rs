@@ -351,7 +351,7 @@ fn findings(out: &mut String, comparison: &Comparison, layout: Layout, words: &W
             "{} [{}, {}]",
             plain(title.get(layout.language)),
             change.id,
-            severity.word(layout.language)
+            severity.label().get(layout.language)
         );
         labelled_in(out, layout, label, &title, Some(colour));
     }

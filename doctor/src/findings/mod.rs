@@ -35,13 +35,15 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+pub use crate::report::Layout;
 pub use crate::report::{bytes as exact, size as human};
 pub use facts::{Cited, Dump, Facts, LimitReason};
 pub use foreign_protocol::decode_size;
-pub use render::{Layout, evidence_text, findings_text};
+pub use render::{evidence_text, findings_text};
 
+pub(crate) use crate::report::{columns, plain};
 pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
-pub(crate) use render::{columns, labelled, labelled_in, plain, proof_text, rows};
+pub(crate) use render::{labelled, labelled_in, proof_text, rows};
 
 use crate::evidence::Evidence;
 pub(crate) use crate::language::text;
@@ -65,6 +67,15 @@ impl Severity {
             Self::Critical => "critical",
             Self::Warning => "warning",
             Self::Note => "note",
+        }
+    }
+
+    /// The same in a report.
+    pub fn label(self) -> Text {
+        match self {
+            Self::Critical => text!("critical", "严重"),
+            Self::Warning => text!("warning", "警告"),
+            Self::Note => text!("note", "提示"),
         }
     }
 }

@@ -4,17 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Finding, Language, Proof, Severity, exact, human};
 use crate::evidence::{Evidence, FileKind, FileNote};
-
-/// How findings are written.
-#[derive(Debug, Clone, Copy)]
-pub struct Layout {
-    /// Columns of the terminal.
-    pub width: usize,
-    /// Whether colour is understood.
-    pub colour: bool,
-    /// The language.
-    pub language: Language,
-}
+use crate::report::{Layout, plain, text_columns, wrap};
 
 /// Width of the column with labels.
 const LABEL: usize = 12;
@@ -70,15 +60,6 @@ fn words(language: Language) -> Words {
 }
 
 impl Severity {
-    pub(crate) fn word(self, language: Language) -> &'static str {
-        match (language, self) {
-            (Language::English, _) => self.name(),
-            (Language::Chinese, Self::Critical) => "严重",
-            (Language::Chinese, Self::Warning) => "警告",
-            (Language::Chinese, Self::Note) => "提示",
-        }
-    }
-
     fn colour(self) -> &'static str {
         match self {
             Self::Critical => "1;31",
@@ -119,9 +100,9 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
         let _ = writeln!(out, "{}", words.nothing);
     }
     for finding in findings {
-        let severity = finding.severity.word(layout.language);
+        let severity = finding.severity.label().into(layout.language);
         let title = format!("{} [{}]", plain(finding.title.get(layout.language)), finding.id);
-        labelled_in(&mut out, layout, severity, &title, Some(finding.severity.colour()));
+        labelled_in(&mut out, layout, &severity, &title, Some(finding.severity.colour()));
         labelled(&mut out, layout, words.cause, &plain(finding.cause.get(layout.language)));
         for (index, proof) in finding.evidence.iter().take(PROOFS).enumerate() {
             let label = if index == 0 { words.evidence } else { "" };
@@ -158,11 +139,6 @@ fn path(file: &FileNote) -> String {
     plain(&file.path.display().to_string())
 }
 
-/// Without anything that a terminal would obey.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// Wrapped rows, all `indent` columns from the left.
 pub(crate) fn rows(out: &mut String, layout: Layout, indent: usize, text: &str) {
     for row in wrap(text, layout.width.saturating_sub(indent).max(20)) {
@@ -180,7 +156,7 @@ pub(crate) fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &
     let room = layout.width.saturating_sub(LABEL).max(20);
     for (index, row) in wrap(text, room).iter().enumerate() {
         let label = if index == 0 { label } else { "" };
-        let gap = LABEL.saturating_sub(indent + label.chars().map(columns).sum::<usize>());
+        let gap = LABEL.saturating_sub(indent + text_columns(label));
         let (start, end) = match colour {
             Some(code) if layout.colour => (format!("\x1b[{code}m"), "\x1b[0m"),
             _ => (String::new(), ""),
@@ -188,61 +164,6 @@ pub(crate) fn labelled_in(out: &mut String, layout: Layout, label: &str, text: &
         let line = format!("{:indent$}{start}{label}{end}{:gap$}{start}{row}{end}", "", "");
         let _ = writeln!(out, "{}", line.trim_end());
     }
-}
-
-/// Columns of a character: Chinese ones take two.
-pub(crate) fn columns(c: char) -> usize {
-    match c {
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe4f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
-}
-
-/// Rows of at most `width` columns, broken at blanks and between Chinese characters; what is longer is broken anywhere.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut pieces: Vec<String> = Vec::new();
-    let mut piece = String::new();
-    for c in text.chars() {
-        if c == ' ' || columns(c) == 2 {
-            if !piece.is_empty() {
-                pieces.push(std::mem::take(&mut piece));
-            }
-            pieces.push(c.to_string());
-        } else {
-            piece.push(c);
-        }
-    }
-    pieces.push(piece);
-    let mut rows: Vec<String> = Vec::new();
-    let mut row = String::new();
-    let mut used = 0;
-    for piece in pieces {
-        let size: usize = piece.chars().map(columns).sum();
-        if used + size > width && used > 0 {
-            rows.push(std::mem::take(&mut row).trim_end().to_owned());
-            used = 0;
-        }
-        if used == 0 && piece == " " {
-            continue;
-        }
-        for c in piece.chars() {
-            if used + columns(c) > width {
-                rows.push(std::mem::take(&mut row));
-                used = 0;
-            }
-            row.push(c);
-            used += columns(c);
-        }
-    }
-    rows.push(row.trim_end().to_owned());
-    rows
 }
 
 #[cfg(test)]
@@ -268,7 +189,7 @@ mod tests {
             for width in [40, 80, 100, 200] {
                 let text = findings_text(&found, layout(width, language));
                 for row in text.lines() {
-                    assert!(row.chars().map(columns).sum::<usize>() <= width, "{width}: {row}");
+                    assert!(text_columns(row) <= width, "{width}: {row}");
                 }
                 let whole: String = text.split_whitespace().collect();
                 for finding in &found {

@@ -1,51 +1,4 @@
-//! Numbers and lines as people read them: exact bytes with thousands marked, one named binary unit beside them.
-
-/// How text is written.
-#[derive(Debug, Clone, Copy)]
-pub struct Style {
-    /// Columns of the terminal.
-    pub width: usize,
-    /// Whether colour is understood.
-    pub colour: bool,
-}
-
-impl Default for Style {
-    fn default() -> Self {
-        Self { width: 100, colour: false }
-    }
-}
-
-impl Style {
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
-    }
-
-    pub(super) fn title(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    pub(super) fn warning(self, text: &str) -> String {
-        self.paint("33", text)
-    }
-
-    pub(super) fn good(self, text: &str) -> String {
-        self.paint("32", text)
-    }
-
-    /// Text of at most `width` columns: a longer one loses its middle.
-    pub(super) fn fit(text: &str, width: usize) -> String {
-        let count = text.chars().count();
-        if count <= width {
-            return text.to_string();
-        }
-        if width < 8 {
-            return text.chars().take(width).collect();
-        }
-        let head = (width - 1) / 3;
-        let tail = width - 1 - head;
-        text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
-    }
-}
+//! Numbers as people read them: exact bytes with thousands marked, one named binary unit beside them.
 
 /// Digits in groups of three.
 pub fn bytes(value: u64) -> String {
@@ -62,7 +15,11 @@ pub fn bytes(value: u64) -> String {
 
 /// The same for a difference, with its sign.
 pub(crate) fn signed(value: i128) -> String {
-    let sign = if value < 0 { "-" } else { "+" };
+    let sign = match value {
+        0 => "",
+        ..0 => "-",
+        _ => "+",
+    };
     format!("{sign}{}", bytes(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX)))
 }
 
@@ -104,48 +61,6 @@ pub(super) fn moment(time_ms: u64) -> String {
     format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Rows under heads: the first column to the left, the others to the right. Where the terminal is too narrow for the first
-/// column, it has a line of its own.
-pub(super) fn table(style: Style, heads: &[&str], rows: &[Vec<String>]) -> String {
-    let columns = heads.len();
-    let longest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([heads.get(column).map_or(0, |head| head.chars().count())]).max().unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = (0..columns).map(longest).collect();
-    let others: usize = widths.iter().skip(1).map(|width| width + 2).sum();
-    let room = style.width.saturating_sub(others + 2);
-    let apart = widths.first().is_some_and(|first| *first > room) && room < 24;
-    if let Some(first) = widths.first_mut() {
-        *first = if apart { 0 } else { (*first).min(room) };
-    }
-    let mut text = String::new();
-    let mut line = |cells: &[String], painted: bool| {
-        let mut out = String::from("  ");
-        for (column, width) in widths.iter().enumerate() {
-            let cell = cells.get(column).map_or("", String::as_str);
-            if apart && column == 0 && !cell.is_empty() {
-                text.push_str(&format!("  {}\n", Style::fit(cell, style.width.saturating_sub(2).max(20))));
-            }
-            let cell = if column == 0 { Style::fit(cell, *width) } else { cell.to_string() };
-            let space = " ".repeat(width.saturating_sub(cell.chars().count()));
-            match column {
-                0 => out.extend([cell, space]),
-                _ => out.extend(["  ".into(), space, cell]),
-            }
-        }
-        let out = out.trim_end();
-        text.push_str(&if painted { style.title(out) } else { out.to_string() });
-        text.push('\n');
-    };
-    let heads: Vec<String> = heads.iter().map(|head| (*head).to_string()).collect();
-    if heads.iter().any(|head| !head.is_empty()) {
-        line(&heads, true);
-    }
-    rows.iter().for_each(|row| line(row, false));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,22 +75,9 @@ mod tests {
         assert_eq!(size(1_023), "1023 B");
         assert_eq!(size(1 << 20), "1.00 MiB");
         assert_eq!(size(u64::MAX), "16777216.00 TiB");
-        assert_eq!(signed(-1_234), "-1,234");
+        assert_eq!([signed(-1_234), signed(0), signed(5)], ["-1,234", "0", "+5"]);
         assert_eq!(moment(1_796_040_153_604), "2026-11-30 12:02:33 UTC");
         assert_eq!(moment(951_782_400_000), "2000-02-29 00:00:00 UTC");
         moment(u64::MAX);
-    }
-
-    #[test]
-    fn a_table_fits_its_terminal() {
-        let rows =
-            vec![vec!["a-very-long-name-of-a-thread-that-fills-a-line-twice-over".into(), "1,234".into()]];
-        for width in [0, 20, 40, 80] {
-            let style = Style { width, colour: false };
-            let text = table(style, &["thread", "bytes"], &rows);
-            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
-            assert!(longest <= width.max(24), "{text}");
-            assert!(text.contains("1,234"));
-        }
     }
 }

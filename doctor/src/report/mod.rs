@@ -1,11 +1,20 @@
-//! The account as text for a terminal and as JSON for programs.
+//! The report: as text for a terminal, as one page of HTML, and as JSON for programs. Text and page are written from one
+//! model.
 
 mod format;
+mod headline;
+mod html;
 mod json;
+mod model;
+mod terminal;
 mod text;
 
-pub(crate) use format::signed;
-pub use format::{Style, bytes, size};
-pub(crate) use json::books;
+pub use format::{bytes, size};
+pub use html::html;
 pub use json::json;
+pub use terminal::Layout;
 pub use text::text;
+
+pub(crate) use format::signed;
+pub(crate) use json::books;
+pub(crate) use terminal::{columns, plain, text_columns, wrap};

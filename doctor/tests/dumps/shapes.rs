@@ -83,7 +83,7 @@ fn a_known_broker_is_accounted_for_to_the_byte() {
     let map = heap.allocations.iter().find(|each| each.bytes == MAPPED).unwrap();
     assert_eq!(map.file.as_deref(), Some(FILE));
     assert!(account.conclusions.iter().all(|conclusion| conclusion.holds == Holds::Yes));
-    let text = report::text(&heap, &account, report::Style::default());
+    let text = report::text(&heap, &account, report::Layout::default());
     for part in ["79,159,409", "75.49 MiB", "network PLAINTEXT", FILE, "the same as found"] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -141,7 +141,7 @@ fn a_dump_cut_anywhere_is_read_as_far_as_it_goes_and_says_so() {
     assert_eq!(conclusion("in_flight").holds, Holds::No);
     assert_eq!(conclusion("pool").holds, Holds::Yes);
     assert_eq!(conclusion("sum").holds, Holds::Yes, "the pool agrees to the byte: nothing is missing of it");
-    let text = report::text(&heap, &account, report::Style::default());
+    let text = report::text(&heap, &account, report::Layout::default());
     assert!(text.contains("the dump is cut off") && text.contains("What this dump proves"), "{text}");
 }
 

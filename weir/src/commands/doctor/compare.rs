@@ -27,6 +27,7 @@ pub(super) fn run(before: &PathBuf, after: &PathBuf, output: &Output) -> Result<
             }
             format!("{value:#}\n")
         }
+        Format::Html => return Err("--compare writes text or JSON, no page".into()),
         Format::Text => {
             let layout = output.layout();
             let evidence = evidence_text(&before.evidence, layout) + &evidence_text(&after.evidence, layout);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_doctor::findings::{Language, Layout};
-use weir_doctor::report::Style;
 
 use crate::commands::print;
 
@@ -18,6 +17,8 @@ const PAGE_WIDTH: usize = 100;
 pub(crate) enum Format {
     /// For people.
     Text,
+    /// One page for a browser, which loads nothing.
+    Html,
     /// For programs.
     Json,
 }
@@ -34,7 +35,7 @@ pub(crate) enum Lang {
 /// Options that say how and where.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
-    /// Print text for people or JSON for programs
+    /// Print text for people, one page of HTML, or JSON for programs
     #[arg(long, default_value = "text")]
     pub(crate) format: Format,
     /// Write the report to a file instead of standard output
@@ -54,18 +55,12 @@ impl Output {
         }
     }
 
-    /// How findings are laid out.
+    /// How text is laid out.
     pub(crate) fn layout(&self) -> Layout {
         let terminal = self.output.is_none() && stdout().is_terminal();
         let columns = if terminal { terminal_width() } else { 0 };
         let width = if columns == 0 { PAGE_WIDTH } else { columns.clamp(40, 140) };
         Layout { width, colour: terminal, language: self.language() }
-    }
-
-    /// How accounts are laid out.
-    pub(crate) fn style(&self) -> Style {
-        let Layout { width, colour, .. } = self.layout();
-        Style { width, colour }
     }
 
     /// The files that will be written.

@@ -15,6 +15,7 @@ pub(super) fn run(input: &Input, output: &Output) -> Result<ExitCode, String> {
     let findings = diagnose(&input.evidence, &input.dumps());
     let text = match output.format {
         Format::Json => format!("{:#}\n", json_of(input, &findings, output.language())),
+        Format::Html => report::html(&input.evidence, &input.dumps(), &findings, output.language()),
         Format::Text => text_of(input, &findings, output),
     };
     output.write(&text)?;
@@ -26,7 +27,7 @@ fn text_of(input: &Input, findings: &[Finding], output: &Output) -> String {
     let layout = output.layout();
     let mut text = format!("{}\n", evidence_text(&input.evidence, layout));
     for ReadDump { heap, account } in &input.dumps {
-        text.push_str(&report::text(heap, account, output.style()));
+        text.push_str(&report::text(heap, account, layout));
         text.push('\n');
     }
     text + &findings_text(findings, layout)

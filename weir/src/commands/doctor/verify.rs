@@ -85,6 +85,7 @@ pub(super) fn run(input: &Input, criteria: &Criteria, output: &Output) -> Result
             }
             format!("{value:#}\n")
         }
+        Format::Html => return Err("--verify writes text or JSON, no page".into()),
         Format::Text => {
             let layout = output.layout();
             format!(
