@@ -11,9 +11,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 here=$root/tests/interop
 source "$root/tests/install.sh"
 
-# --- Debian packages: tool chains, kcat, the C headers of librdkafka --------------------------------------
+# --- Debian packages: tool chains, kcat, the C headers of librdkafka, a browser for the doctor's page ------
 debian default-jdk-headless javac maven mvn python3-venv python3 nodejs node npm npm gcc gcc kcat kcat \
-  librdkafka-dev /usr/include/librdkafka/rdkafka.h
+  librdkafka-dev /usr/include/librdkafka/rdkafka.h chromium chromium
 for tool in java javac mvn python3 node npm go gcc kcat; do
   command -v "$tool" >/dev/null || die "$tool is missing"
 done

@@ -22,9 +22,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE.parent / "interop")]
+sys.path[:0] = [str(HERE.parent / "interop"), str(HERE)]
 sys.dont_write_bytecode = True
 import brokers
+import browser
 
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "target" / "release" / "weir"))
 REQUEST = 40 << 20
@@ -209,6 +210,7 @@ def incident(base, check):
     dump = report["dumps"][0]
     check("its account is exact", dump["direct"]["exact"] and dump["conclusive"], dump["conclusions"])
     check("the limit in force is the flag", f"{LIMIT:,} bytes" in found.get("limit-in-force", {}).get("title", ""))
+    browser.run([evidence], check)
     return evidence
 
 
