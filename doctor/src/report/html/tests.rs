@@ -258,7 +258,7 @@ fn is_english(text: &str) -> bool {
     let words: Vec<_> = text.split_whitespace().collect();
     let plain = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase());
     !text.contains(|c| ('\u{4e00}'..='\u{9fff}').contains(&c))
-        && words.windows(3).any(|three| three.iter().all(|word| plain(word)))
+        && words.windows(3).any(|three| three.iter().all(&plain))
 }
 
 #[test]
