@@ -9,27 +9,36 @@ type Of = fn(&Side<'_>) -> Option<Cited<u64>>;
 /// A figure of the last dump's JVM.
 fn counted(
     side: &Side<'_>,
-    what: &str,
+    what: &Text,
     of: impl Fn(&crate::account::Account) -> Option<u64>,
 ) -> Option<Cited<u64>> {
     let dump = side.dump()?;
     let value = of(dump.account)?;
-    Some(Cited { value, proofs: vec![dump.proof(format!("{what}: {}", exact(value)))] })
+    Some(Cited {
+        value,
+        proofs: vec![dump.proof(text!("{what}: {value}", "{what}：{value}", value = exact(value); what))],
+    })
 }
 
 fn direct_bytes(side: &Side<'_>) -> Option<Cited<u64>> {
-    counted(side, "java.nio.Bits, bytes", |account| Some(account.direct.counted?.used_bytes))
-        .or_else(|| side.facts.metric(Metric::BufferPoolUsed, "direct"))
+    counted(side, &text!("java.nio.Bits, bytes", "java.nio.Bits，字节"), |account| {
+        Some(account.direct.counted?.used_bytes)
+    })
+    .or_else(|| side.facts.metric(Metric::BufferPoolUsed, "direct"))
 }
 
 fn direct_capacity(side: &Side<'_>) -> Option<Cited<u64>> {
-    counted(side, "java.nio.Bits, capacity", |account| Some(account.direct.counted?.capacity_bytes))
-        .or_else(|| side.facts.metric(Metric::BufferPoolCapacity, "direct"))
+    counted(side, &text!("java.nio.Bits, capacity", "java.nio.Bits，容量"), |account| {
+        Some(account.direct.counted?.capacity_bytes)
+    })
+    .or_else(|| side.facts.metric(Metric::BufferPoolCapacity, "direct"))
 }
 
 fn direct_buffers(side: &Side<'_>) -> Option<Cited<u64>> {
-    counted(side, "java.nio.Bits, buffers", |account| Some(account.direct.counted?.count))
-        .or_else(|| side.facts.metric(Metric::BufferPoolCount, "direct"))
+    counted(side, &text!("java.nio.Bits, buffers", "java.nio.Bits，缓冲区数"), |account| {
+        Some(account.direct.counted?.count)
+    })
+    .or_else(|| side.facts.metric(Metric::BufferPoolCount, "direct"))
 }
 
 fn limit(side: &Side<'_>) -> Option<Cited<u64>> {
@@ -58,7 +67,7 @@ fn instances(side: &Side<'_>, class: &str) -> Option<Cited<u64>> {
     let found = side.facts.evidence.class_histograms.last()?;
     let row = found.value.classes.get(class);
     let (value, line) = row.map_or((0, 0), |row| (row.instances, row.line));
-    let says = format!("{class}: {} instances", exact(value));
+    let says = text!("{class}: {count} instances", "{class}：{count} 个实例", count = exact(value));
     Some(Cited { value, proofs: vec![side.facts.proof(found.file, line, says)] })
 }
 
@@ -75,7 +84,7 @@ fn failures(side: &Side<'_>) -> Option<Cited<u64>> {
         proofs.push(side.facts.proof(
             first.file,
             0,
-            format!("{} entries, none of them", first.value.entries),
+            text!("{count} entries, none of them", "{count} 条日志，均不是", count = first.value.entries),
         ));
     }
     Some(Cited { value, proofs })
@@ -90,17 +99,23 @@ fn all() -> Vec<(&'static str, Text, Of)> {
         ("limit_bytes", text!("limit of the pool direct", "直接内存上限"), limit),
         ("left_bytes", text!("left under the limit", "距上限的余量"), left),
         ("uncounted_bytes", text!("temporary buffers in no pool", "不入池的临时缓冲区"), |side| {
-            counted(side, "temporary buffers in no pool, bytes", |account| {
-                Some(account.uncounted_temporary.bytes)
-            })
+            counted(
+                side,
+                &text!("temporary buffers in no pool, bytes", "不入池的临时缓冲区，字节"),
+                |account| Some(account.uncounted_temporary.bytes),
+            )
         }),
         ("mapped_bytes", text!("pool mapped, bytes", "映射文件池，字节"), |side| {
-            counted(side, "mapped files, bytes", |account| Some(account.mapped.counted?.used_bytes))
-                .or_else(|| side.facts.metric(Metric::BufferPoolUsed, "mapped"))
+            counted(side, &text!("mapped files, bytes", "映射文件，字节"), |account| {
+                Some(account.mapped.counted?.used_bytes)
+            })
+            .or_else(|| side.facts.metric(Metric::BufferPoolUsed, "mapped"))
         }),
         ("mapped_buffers", text!("pool mapped, maps", "映射文件池，映射数"), |side| {
-            counted(side, "mapped files, maps", |account| Some(account.mapped.counted?.count))
-                .or_else(|| side.facts.metric(Metric::BufferPoolCount, "mapped"))
+            counted(side, &text!("mapped files, maps", "映射文件，映射数"), |account| {
+                Some(account.mapped.counted?.count)
+            })
+            .or_else(|| side.facts.metric(Metric::BufferPoolCount, "mapped"))
         }),
         ("failed_reservations", text!("failed reservations in the logs", "日志中的申请失败次数"), failures),
         ("max_heap_bytes", text!("largest heap", "堆上限"), |side| side.facts.max_heap.clone()),

@@ -2,7 +2,11 @@
 
 use super::Check;
 use crate::evidence::MemoryKind;
-use crate::findings::{Facts, exact, text};
+use crate::findings::{Facts, Text, exact, text};
+
+fn entries_of(count: u64) -> Text {
+    text!("{count} entries", "{count} 条日志", count = exact(count))
+}
 
 pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
     let id = "no-reservation-failures";
@@ -84,6 +88,6 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
         ),
     };
     let places: Vec<_> =
-        logs.iter().map(|log| facts.proof(log.file, 0, format!("{} entries", log.value.entries))).collect();
+        logs.iter().map(|log| facts.proof(log.file, 0, entries_of(log.value.entries))).collect();
     Check::judged(id, criterion, true, says).number("failures", 0).number("entries", entries).cite(&places)
 }

@@ -17,6 +17,16 @@ const LEAST_BUFFERS: u64 = 16;
 /// A limit in bytes and where it is written.
 pub(super) type Limit = (u64, Vec<Proof>);
 
+/// A value of the pool's bytes, as it is cited.
+fn used(value: String) -> Text {
+    text!("direct pool = {value} bytes", "直接内存池 = {value} 字节")
+}
+
+/// A number of buffers, as it is cited.
+fn buffers(value: String) -> Text {
+    text!("direct buffers = {value}", "直接缓冲区 = {value} 个")
+}
+
 /// What the values leave open.
 fn remarks(scrapes: &Scrapes) -> Text {
     let mut all = text!("", "");
@@ -47,12 +57,13 @@ pub(super) fn levels(facts: &Facts<'_>, scrapes: &Scrapes, limit: Option<&Limit>
     // Dumps count as scrapes: their pool is the JVM's own count.
     let of_dumps = facts.dumps.iter().filter_map(|dump| {
         let pool = dump.account.direct.counted?;
-        let says = format!("java.nio.Bits: {} bytes", exact(pool.used_bytes));
+        let says =
+            text!("java.nio.Bits: {used} bytes", "java.nio.Bits：{used} 字节", used = exact(pool.used_bytes));
         Some((pool.used_bytes, dump.proof(says), String::new()))
     });
     let of_scrapes = scrapes.used.iter().filter_map(|course| {
         let at = Course::max(&course.values)?;
-        Some((at.value, proof(facts, at, "direct pool"), whose(course)))
+        Some((at.value, proof(facts, at, used), whose(course)))
     });
     let highest = of_scrapes.chain(of_dumps).max_by_key(|(value, ..)| *value);
     let values =
@@ -178,7 +189,7 @@ pub(super) fn growth(
         .number("later_bytes", worst.later.value)
         .number("allowed_bytes", worst.allowed)
         .number("values", count as u64)
-        .cite(&[proof(facts, worst.earlier, "direct pool"), proof(facts, worst.later, "direct pool")])
+        .cite(&[proof(facts, worst.earlier, used), proof(facts, worst.later, used)])
 }
 
 pub(super) fn count(facts: &Facts<'_>, scrapes: &Scrapes) -> Check {
@@ -206,5 +217,5 @@ pub(super) fn count(facts: &Facts<'_>, scrapes: &Scrapes) -> Check {
         .number("later_buffers", worst.later.value)
         .number("allowed_buffers", worst.allowed)
         .number("values", count as u64)
-        .cite(&[proof(facts, worst.earlier, "direct buffers"), proof(facts, worst.later, "direct buffers")])
+        .cite(&[proof(facts, worst.earlier, buffers), proof(facts, worst.later, buffers)])
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::evidence::{Metric, Point, as_bytes, date_ms};
-use crate::findings::{Facts, Proof, exact};
+use crate::findings::{Facts, Proof, Text, exact};
 
 /// Starts that are nearer are one: exporters round.
 const SAME_START_MS: i64 = 2_000;
@@ -205,8 +205,8 @@ impl Scrapes {
 }
 
 /// The place of a value.
-pub(super) fn proof(facts: &Facts<'_>, at: &At, name: &str) -> Proof {
-    facts.proof(at.file, at.line, format!("{name} = {}", exact(at.value)))
+pub(super) fn proof(facts: &Facts<'_>, at: &At, says: fn(String) -> Text) -> Proof {
+    facts.proof(at.file, at.line, says(exact(at.value)))
 }
 
 /// Seconds or milliseconds since 1970.

@@ -47,7 +47,7 @@ pub(super) fn cached_buffer(facts: &Facts<'_>) -> Check {
         let sources = facts.evidence.system_properties.iter().map(|found| found.file);
         let sources = sources.chain(facts.evidence.command_lines.iter().map(|found| found.file));
         let sources: Vec<_> =
-            sources.map(|file| facts.proof(file, 0, format!("{NAME} is not there"))).collect();
+            sources.map(|file| facts.proof(file, 0, text!("{NAME} is not there", "没有 {NAME}"))).collect();
         return Check::judged(id, criterion, false, says).cite(&places).cite(&sources);
     }
     let lacks = text!(
@@ -120,7 +120,7 @@ pub(super) fn explicit_gc(facts: &Facts<'_>) -> Check {
     }
     let places: Vec<_> = files
         .into_iter()
-        .map(|file| facts.proof(file, 0, "DisableExplicitGC is not there".to_owned()))
+        .map(|file| facts.proof(file, 0, text!("DisableExplicitGC is not there", "没有 DisableExplicitGC")))
         .collect();
     Check::judged(id, criterion, true, text!("it is not set", "未设置")).cite(&places)
 }

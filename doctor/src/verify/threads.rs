@@ -53,7 +53,7 @@ pub(super) fn largest(facts: &Facts<'_>) -> Check {
         "the largest of {count_text} kept buffers has {most_text} bytes ({name}), the cap is {cap_text}",
         "{count_text} 个被保留的缓冲区中最大的为 {most_text} 字节（{name}），上限为 {cap_text}"
     );
-    let place = dump.proof(format!("{name}: {most_text} bytes"));
+    let place = dump.proof(text!("{name}: {most_text} bytes", "{name}：{most_text} 字节"));
     Check::judged(id, criterion, most <= cap, says)
         .number("largest_bytes", most)
         .number("cap_bytes", cap)
@@ -85,8 +85,13 @@ pub(super) fn uncounted(facts: &Facts<'_>, limit: Option<&Limit>) -> Check {
     let (together, uncounted, proofs) = match (in_dump, native, facts.java.as_ref()) {
         (Some(bytes), _, java) if java.is_some() || bytes > 0 => {
             let pool = dump.and_then(|dump| dump.account.direct.counted).map_or(0, |pool| pool.used_bytes);
-            let place =
-                dump.map(|dump| dump.proof(format!("temporary buffers in no pool: {} bytes", exact(bytes))));
+            let place = dump.map(|dump| {
+                dump.proof(text!(
+                    "temporary buffers in no pool: {bytes} bytes",
+                    "不入池的临时缓冲区：{bytes} 字节",
+                    bytes = exact(bytes)
+                ))
+            });
             (pool.saturating_add(bytes), bytes, Vec::from_iter(place))
         }
         // Native memory tracking has both in one figure, and other users of native memory.
