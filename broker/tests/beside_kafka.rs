@@ -94,7 +94,7 @@ fn compare(release: Release, libs_variable: &str) {
     // weir's log begins at the level that both releases read.
     let kafka = Kafka::start(&libs, "3.9", PROPERTIES);
     let properties = format!("{PROPERTIES}\ncontroller.quorum.voters=7@127.0.0.1:9093");
-    let mut pair = Pair::new(release, kafka, Running::start(&properties));
+    let mut pair = Pair::new(release, kafka, Running::start_plain(&properties));
     for (name, family) in FAMILIES.iter().filter(|(name, _)| is_chosen(name)) {
         let began = std::time::Instant::now();
         // What the others find is worth to be seen, too.

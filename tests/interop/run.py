@@ -36,7 +36,8 @@ def load_cases():
 
 
 def start_broker(options, directory, properties=None):
-    return brokers.Broker(options.start, directory, {**(properties or {}), **dict(o.split("=", 1) for o in options.override)},
+    overrides = dict(o.split("=", 1) for o in options.override)
+    return brokers.Broker(options.start, directory, {**brokers.NO_RETENTION, **(properties or {}), **overrides},
                           budget=options.budget)
 
 

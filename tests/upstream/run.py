@@ -196,7 +196,7 @@ def main():
                 suite["left_out"] += len(listed.left_out)
                 bootstrap = options.bootstrap
                 if options.start:
-                    properties = {**properties, **dict(o.split("=", 1) for o in options.override)}
+                    properties = {**brokers.NO_RETENTION, **properties, **dict(o.split("=", 1) for o in options.override)}
                     broker = brokers.Broker(options.start, base / f"broker-{listing}", properties, budget=options.budget)
                     bootstrap = broker.bootstrap
                 began = time.monotonic()

@@ -4,6 +4,7 @@
 //! shell sees the end of that input and kills it.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ impl Kafka {
     /// lines of properties come beside the ones that it needs.
     pub(crate) fn start(libs: &str, level: &str, properties: &str) -> Kafka {
         let dir = tempfile::tempdir().unwrap();
-        let (port, controller_port) = (free_port(), free_port());
+        let (port, controller_port) = two_ports();
         let file = dir.path().join("server.properties");
         let logging = dir.path().join("log4j.properties");
         std::fs::write(&logging, "log4j.rootLogger=OFF\n").unwrap();
@@ -104,6 +105,16 @@ impl Drop for Kafka {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+/// Two ports below those that outgoing connections get: one of theirs could be taken before Kafka listens, even by a
+/// connection to itself of whoever waits for Kafka.
+fn two_ports() -> (u16, u16) {
+    let mut number = RandomState::new().hash_one(0) % 17_000;
+    let mut next = || loop {
+        number = (number + 1) % 17_000;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + number as u16)) {
+            return listener;
+        }
+    };
+    let (a, b) = (next(), next());
+    (a.local_addr().unwrap().port(), b.local_addr().unwrap().port())
 }

@@ -95,8 +95,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a server with these lines of properties beside the ones that every test needs.
+    /// Starts a server with these lines of properties beside the ones that every test needs. Retention stays away:
+    /// records of tests may be stamped with any time.
     pub(crate) fn start(properties: &str) -> Running {
+        Running::start_plain(&format!("log.initial.task.delay.ms=86400000\n{properties}"))
+    }
+
+    /// As [`Running::start`], with nothing that a test of all properties would see.
+    pub(crate) fn start_plain(properties: &str) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

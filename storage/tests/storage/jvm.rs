@@ -5,7 +5,8 @@
 //! dependencies), and a JDK is installed; else each test says that it was skipped.
 
 use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -251,8 +252,17 @@ impl Drop for Broker {
     }
 }
 
+/// Two ports below those that outgoing connections get: one of theirs could be taken before Kafka listens, even by a
+/// connection to itself of whoever waits for Kafka.
 fn two_ports() -> (u16, u16) {
-    let (a, b) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut number = RandomState::new().hash_one(0) % 17_000;
+    let mut next = || loop {
+        number = (number + 1) % 17_000;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + number as u16)) {
+            return listener;
+        }
+    };
+    let (a, b) = (next(), next());
     (a.local_addr().unwrap().port(), b.local_addr().unwrap().port())
 }
 

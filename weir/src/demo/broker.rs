@@ -1,6 +1,7 @@
 //! The broker of the demo: this program again, as a child process in a temporary directory.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +31,9 @@ const PROPERTIES: [&str; 9] = [
     "socket.listen.backlog.size=2000",
 ];
 
+/// How many ports there are to choose from.
+const PORTS: u64 = 17_000;
+
 /// A running broker; killed when dropped.
 pub(super) struct BrokerProcess {
     child: Child,
@@ -39,10 +43,14 @@ pub(super) struct BrokerProcess {
     _dir: tempfile::TempDir,
 }
 
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+/// Two ports below those that outgoing connections get: one of theirs could be taken before the broker listens, even by a
+/// connection to itself of whoever waits for the broker.
+fn two_ports() -> Result<(u16, u16), String> {
+    let first = RandomState::new().hash_one(0) % PORTS;
+    let mut numbers = (first..first + PORTS).map(|number| 15_000 + (number % PORTS) as u16);
+    let mut next =
+        || numbers.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).ok_or("no free port");
+    Ok((next()?, next()?))
 }
 
 impl BrokerProcess {
@@ -57,7 +65,7 @@ impl BrokerProcess {
         let log = File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
         let program =
             std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let (kafka, http) = (free_port()?, free_port()?);
+        let (kafka, http) = two_ports()?;
         let mut command = Command::new(program);
         command.args(["server", "--end-with-parent"]);
         for setting in PROPERTIES.map(str::to_string).into_iter().chain([
