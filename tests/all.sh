@@ -26,6 +26,7 @@ step 'foreign clients' 1500 python3 tests/interop/run.py --start weir --budget 6
 step 'their test suites' 1500 python3 tests/upstream/run.py --start weir --budget 64MiB --report "$dir/upstream.json"
 step 'faults' 1500 python3 tests/faults/run.py --report "$dir/faults.json"
 step 'attacks' 1500 python3 bench/attack.py --start weir --budget 64MiB --short --check --report "$dir/attacks.json"
+command -v chromium >/dev/null || export WEIR_NO_BROWSER=1
 step 'doctor' 1500 python3 tests/doctor/run.py
 step 'kill -9' 1500 python3 tests/crash/run.py --start weir --short --report "$dir/crash.json"
 step_times
