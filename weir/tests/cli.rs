@@ -67,7 +67,7 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["bench", "produce", "--record-size", "0"], "--record-size"),
         (&["log", "dump"], "<FILE|DIR>"),
         (&["doctor"], "<FILE|DIR>"),
-        (&["doctor", "heap.hprof", "--format", "xml"], "text, json"),
+        (&["doctor", "heap.hprof", "--format", "xml"], "text, html, json"),
         (&["doctor", "heap.hprof", "--lang", "fr"], "en, zh"),
         (&["doctor", "x", "--since", "2026-11-30 11:57:23"], "--verify"),
         (&["doctor", "x", "--verify", "--since", "noon"], "2026-11-30 11:57:23"),
