@@ -50,13 +50,14 @@ def number(text):
 
 
 def proportional(rects):
-    """Whether widths follow the bytes, to less than a pixel."""
+    """Whether widths follow the bytes, to less than a pixel; all that is a hundredth of a pixel wide is drawn."""
     largest = max(rects, key=lambda rect: rect["bytes"], default=None)
     if not largest or not largest["bytes"]:
         return not rects
     scale = largest["width"] / largest["bytes"]
-    return all(rect["width"] > 0 or rect["bytes"] == 0 for rect in rects) and all(
-        abs(rect["width"] - rect["bytes"] * scale) < 0.75 for rect in rects)
+    expected = [rect["bytes"] * scale for rect in rects]
+    return scale > 0 and all(abs(rect["width"] - width) < 0.75 and (rect["width"] > 0 or width < 0.01)
+                             for rect, width in zip(rects, expected))
 
 
 def chinese(value, path=""):
@@ -74,7 +75,7 @@ def chinese(value, path=""):
 
 def charts(page, dump, check):
     fill = page.value(RECTS % ".fill:first-of-type .chart rect[data-bytes]")
-    check("the limit is drawn", fill and all(rect["width"] > 0 for rect in fill), fill)
+    check("the limit is drawn", fill and sum(rect["width"] for rect in fill) > fill[0]["whole"] / 2, fill)
     check("in proportion", proportional(fill), fill)
     kinds = {line["kind"]: line["bytes"] for line in dump["lines"] if line["books"] == "direct" and line["bytes"]}
     drawn = {rect["kind"].split("k-")[1]: rect["bytes"] for rect in fill}
