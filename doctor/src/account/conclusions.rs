@@ -104,9 +104,8 @@ pub(super) fn conclude(heap: &Heap, account: &Account) -> Vec<Conclusion> {
         (Some((bytes, _, count)), _) => {
             let cause = if complete {
                 text!(
-                    "memory segments of java.lang.foreign and buffers that were made or freed during the dump are counted \
-                     by the pool and not found",
-                    "java.lang.foreign 的内存段，以及转储期间分配或释放的缓冲区，计入池但在转储中找不到"
+                    "buffers that were made or freed during the dump are counted by the pool and not found",
+                    "转储期间分配或释放的缓冲区计入池，但在转储中找不到"
                 )
             } else {
                 damage()

@@ -30,7 +30,7 @@ pub enum Class {
     Mapped,
     /// The JDK's own image of its classes.
     Image,
-    /// A buffer of memory that something else than the JDK allocated, or will free.
+    /// Memory that something else than the JDK allocated, or will free; segments of `java.lang.foreign`.
     Foreign,
 }
 
@@ -71,6 +71,9 @@ impl Class {
                 Self::Image
             }
             (_, Books::None) => Self::Foreign,
+            (Held::Objects(_), Books::Direct) if allocation.class.starts_with("jdk.internal.foreign.") => {
+                Self::Foreign
+            }
             (Held::Objects(_), Books::Direct) => Self::Held,
             (Held::Garbage, Books::Direct) => Self::Garbage,
             (Held::Unknown, Books::Direct) => Self::Unknown,
@@ -204,8 +207,8 @@ impl Account {
                 Books::None => {}
             }
             let Held::Objects(holder) = &allocation.held else { continue };
-            let owner = owners.entry((&holder.owner, class)).or_insert_with(|| Owner {
-                name: holder.owner.clone(),
+            let owner = owners.entry((holder.owner.as_str(), class)).or_insert_with(|| Owner {
+                name: holder.owner.to_string(),
                 class,
                 sum: Sum::default(),
                 largest_bytes: 0,

@@ -97,7 +97,7 @@ fn two_dumps_compare_by_role_and_thread_whatever_their_order() {
 
 #[test]
 fn owners_and_mapped_files_compare_by_name() {
-    let held = |owner: &str| Held::Objects(Holding { owner: owner.to_owned(), ..Holding::default() });
+    let held = |owner: &str| Held::Objects(Holding { owner: owner.into(), ..Holding::default() });
     let mapped = |name: &str, bytes| {
         let mut map = buffer(bytes, held("kafka.log.Index.mmap"), Books::Mapped);
         map.file = Some(name.to_owned());

@@ -84,7 +84,7 @@ mod tests {
 
     fn found(owner: &str, bytes: u64) -> Option<Finding> {
         let holder = Holder {
-            owner: owner.to_owned(),
+            owner: owner.into(),
             path: vec!["static x.Y.z".to_owned(), owner.to_owned()],
             complete: true,
             thread: None,

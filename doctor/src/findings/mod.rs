@@ -249,7 +249,7 @@ pub(crate) mod tests {
     pub(crate) fn buffer(bytes: u64, held: Held, books: Books) -> Allocation {
         Allocation {
             id: 1,
-            class: "java.nio.DirectByteBuffer".to_owned(),
+            class: "java.nio.DirectByteBuffer".into(),
             bytes,
             capacity: bytes,
             limit: 0,

@@ -1,18 +1,19 @@
 //! Puts together what the passes found: names, holders, one allocation for each piece of memory.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::hprof::{Header, Origin};
 
 use super::files::file_name;
-use super::holders::{Graph, Step, Way};
+use super::holders::{Graph, Reached, Step, Way};
 use super::naming::Naming;
 use super::natives::{Natives, Role};
-use super::read::{First, Sought};
+use super::read::{First, Sought, starts};
 use super::symbols::{Frame, Front};
 use super::text::{Answer, Texts};
-use super::{Allocation, Books, Condition, Heap, Held, Thread};
+use super::{Allocation, Books, Condition, Heap, Held, Name, Thread};
 
 /// What the passes found.
 pub(super) struct Found {
@@ -22,39 +23,32 @@ pub(super) struct Found {
     pub(super) graph: Graph,
     pub(super) texts: Texts,
     /// Objects that hold maps: index of the class, fields.
-    pub(super) holders: HashMap<u64, (usize, Vec<u8>)>,
+    pub(super) holders: HashMap<u64, (usize, Box<[u8]>)>,
     pub(super) passes: usize,
     pub(super) bytes_read: u64,
     pub(super) size_bytes: u64,
-}
-
-/// How the buffers that were sought are held, and the files that are mapped; by index of the buffer.
-#[derive(Default)]
-struct Holding {
-    held: HashMap<usize, Held>,
-    files: HashMap<usize, String>,
 }
 
 impl Found {
     pub(super) fn assemble(mut self, origin: &Origin, header: &Header) -> io::Result<Heap> {
         let names = self.names();
         let condition = self.condition(origin, header, &names);
-        let ways = self.ways();
+        let reached = self.graph.reached(&self.first.classes, true);
         let front = Front { origin, header, end: self.first.symbols_end };
-        let naming = self.naming(&front, &ways, &names)?;
-        let holding = self.holding(&naming, &ways, condition.is_complete());
-        let allocations = self.allocations(&naming, holding, condition.is_complete());
-        let ids: HashSet<u64> = self.natives.buffers.iter().map(|buffer| buffer.id).collect();
+        let naming = self.naming(&front, &reached, &names)?;
+        let allocations = self.allocations(&naming, &reached, condition.is_complete());
+        let mut ids: Vec<u64> = self.natives.buffers.iter().map(|buffer| buffer.id).collect();
+        ids.sort_unstable();
         let viewed = self.natives.buffers.iter().filter_map(|buffer| match buffer.role {
             Role::View { of } => Some(of),
             _ => None,
         });
-        let (views, lost) =
-            viewed.fold((0, 0), |(all, lost), of| (all + 1, lost + u64::from(!ids.contains(&of))));
+        let (views, lost) = viewed
+            .fold((0, 0), |(all, lost), of| (all + 1, lost + u64::from(ids.binary_search(&of).is_err())));
         let threads = self.natives.threads.iter().zip(&names).map(|(thread, name)| Thread {
             id: thread.id,
             name: name.clone(),
-            class: naming.class(thread.class),
+            class: naming.class(thread.class as usize),
             caches: thread.caches,
         });
         Ok(Heap {
@@ -110,57 +104,64 @@ impl Found {
         }
     }
 
-    /// The way down to each buffer that was sought.
-    fn ways(&self) -> Vec<Way> {
-        let classes = &self.first.classes;
-        let reached = self.graph.reached(classes, true);
-        let way = |starts: &[u64]| reached.way(starts).unwrap_or_else(|| self.graph.climb(classes, starts));
-        self.sought.iter().map(|sought| way(&sought.starts)).collect()
+    /// The way down to a buffer that was sought.
+    fn way(&self, reached: &Reached<'_>, sought: &Sought) -> Way {
+        let starts = starts(&self.natives, sought);
+        reached.way(starts.clone()).unwrap_or_else(|| self.graph.climb(&self.first.classes, starts))
     }
 
     /// Reads the names that are needed.
     fn naming<'a>(
         &'a self,
         front: &Front<'_>,
-        ways: &[Way],
+        reached: &Reached<'_>,
         names: &'a [Option<String>],
     ) -> io::Result<Naming<'a>> {
         let classes = &self.first.classes;
         let thread_of_serial: HashMap<u32, (u64, u32)> =
             self.first.thread_roots.iter().map(|(id, serial, trace)| (*serial, (*id, *trace))).collect();
-        let serials = self.sought.iter().flat_map(|sought| self.graph.frames(&sought.starts));
+        let serials = self.sought.iter().flat_map(|sought| self.graph.frames(starts(&self.natives, sought)));
         let trace = |serial: u32| thread_of_serial.get(&serial).map(|(_, trace)| *trace);
         let stacks = front.stacks(&serials.filter_map(|(serial, _)| trace(serial)).collect())?;
         let class_of_serial: HashMap<u32, usize> = match stacks.is_empty() {
             true => HashMap::new(),
             false => classes.list.iter().enumerate().map(|(index, class)| (class.serial, index)).collect(),
         };
-        let symbols = front.symbols(&self.symbols(ways, &stacks, &class_of_serial))?;
+        let symbols = front.symbols(&self.symbols(reached, &stacks, &class_of_serial))?;
         let threads = self.natives.threads.iter().enumerate();
         let thread_index = threads.map(|(index, thread)| (thread.id, index)).collect();
-        Ok(Naming { classes, symbols, stacks, thread_of_serial, thread_index, class_of_serial, names })
+        let shared = RefCell::default();
+        Ok(Naming {
+            classes,
+            symbols,
+            stacks,
+            thread_of_serial,
+            thread_index,
+            class_of_serial,
+            names,
+            shared,
+        })
     }
 
     /// Symbols of everything that is named.
     fn symbols(
         &self,
-        ways: &[Way],
+        reached: &Reached<'_>,
         stacks: &HashMap<u32, Vec<Frame>>,
         class_of_serial: &HashMap<u32, usize>,
     ) -> HashSet<u64> {
         let classes = &self.first.classes;
         let symbol_of = |index: usize| classes.list.get(index).map_or(0, |class| class.name);
-        let class_symbol = |id: u64| classes.index(id).map_or(0, symbol_of);
         let mut symbols: HashSet<u64> = HashSet::new();
-        symbols.extend(self.natives.threads.iter().map(|thread| symbol_of(thread.class)));
-        symbols.extend(self.natives.buffers.iter().map(|buffer| symbol_of(buffer.class)));
-        for (step, _) in ways.iter().flat_map(|way| &way.steps) {
-            match *step {
+        symbols.extend(self.natives.threads.iter().map(|thread| symbol_of(thread.class as usize)));
+        symbols.extend(self.natives.buffers.iter().map(|buffer| symbol_of(buffer.class as usize)));
+        for (step, _) in self.sought.iter().flat_map(|sought| self.way(reached, sought).steps) {
+            match step {
                 Step::Field { class, declared_by, name } => {
                     symbols.extend([symbol_of(class), symbol_of(declared_by), name]);
                 }
-                Step::Element { class, .. } => symbols.extend([class_symbol(class)]),
-                Step::Static { class, name } => symbols.extend([class_symbol(class), name]),
+                Step::Element { class, .. } => symbols.extend([symbol_of(class)]),
+                Step::Static { class, name } => symbols.extend([symbol_of(class), name]),
                 Step::Root(_) | Step::More => {}
             }
         }
@@ -172,70 +173,75 @@ impl Found {
         symbols
     }
 
-    fn holding(&self, naming: &Naming<'_>, ways: &[Way], complete: bool) -> Holding {
-        let doubtful = self.graph.doubtful(&self.first.classes);
-        let mut holding = Holding::default();
-        for (sought, way) in self.sought.iter().zip(ways) {
-            let known = complete && sought.starts.iter().all(|id| !doubtful.contains(id));
-            let state = naming.held(&self.graph, sought, way, complete, known);
-            holding.held.insert(sought.buffer, state);
-            if sought.books == Books::Mapped
-                && let Some(file) =
-                    file_name(&self.first.classes, &self.texts, &self.graph, &sought.starts, &self.holders)
-            {
-                holding.files.insert(sought.buffer, file);
-            }
-        }
-        holding
-    }
-
-    fn allocations(&self, naming: &Naming<'_>, mut holding: Holding, complete: bool) -> Vec<Allocation> {
-        let views = views_of(&self.natives);
-        let mut allocations: Vec<Allocation> = Vec::new();
-        let mut largest: HashMap<(String, Books), usize> = HashMap::new();
-        for (index, buffer) in self.natives.buffers.iter().enumerate() {
+    fn allocations(&self, naming: &Naming<'_>, reached: &Reached<'_>, complete: bool) -> Vec<Allocation> {
+        let classes = &self.first.classes;
+        let doubtful = self.graph.doubtful(classes);
+        let mut sought = self.sought.iter().peekable();
+        let mut class_names: HashMap<u32, Name> = HashMap::new();
+        let mut allocations: Vec<Allocation> = Vec::with_capacity(self.natives.buffers.len());
+        // The largest of each owner: its place, who is sought for it.
+        let mut largest: HashMap<(Name, Books), (usize, &Sought)> = HashMap::new();
+        for (index, buffer) in (0..).zip(&self.natives.buffers) {
+            // Both are in the order of the buffers.
+            let sought = sought.next_if(|sought| sought.buffer == index);
             let cached = self.natives.cached.get(&buffer.id);
             let (books, bytes) = match buffer.role {
-                Role::Owner { size } => (Books::Direct, size),
+                Role::Owner { size } | Role::Segment { size, reserved: true } => (Books::Direct, size),
                 Role::Map { size } => (Books::Mapped, size),
+                Role::Segment { size, .. } => (Books::None, size),
                 Role::Foreign => (Books::None, buffer.capacity),
                 Role::View { .. } | Role::Freed => continue,
             };
             if books == Books::None && bytes == 0 && cached.is_none() {
                 continue;
             }
-            let mut held = match cached {
-                Some(None) if complete => Held::Garbage,
-                Some(thread) => Held::Cached(*thread),
-                None => holding.held.remove(&index).unwrap_or(Held::Unknown),
+            let mut file = None;
+            let held = match (cached, sought) {
+                (Some(None), _) if complete => Held::Garbage,
+                (Some(thread), _) => Held::Cached(thread.map(|thread| thread as usize)),
+                (None, None) => Held::Unknown,
+                (None, Some(sought)) => {
+                    let starts = starts(&self.natives, sought);
+                    let known = complete && starts.clone().all(|id| !doubtful.contains(&id));
+                    let way = self.way(reached, sought);
+                    if books == Books::Mapped {
+                        file = file_name(classes, &self.texts, &self.graph, starts.clone(), &self.holders);
+                    }
+                    naming.held(&self.graph, sought, starts, &way, complete, known)
+                }
             };
-            if let Held::Objects(holder) = &mut held {
-                // The largest of each owner has the path; thousands of them would fill memory with the same words.
+            if let (Held::Objects(holder), Some(sought)) = (&held, sought) {
                 let place = allocations.len();
-                let best = largest.entry((holder.owner.clone(), books)).or_insert(place);
-                match allocations.get_mut(*best).map(|other| (other.bytes < bytes, &mut other.held)) {
-                    Some((true, Held::Objects(other))) => (other.path, *best) = (Vec::new(), place),
-                    Some(_) => holder.path = Vec::new(),
-                    None => {}
+                let best = largest.entry((holder.owner.clone(), books)).or_insert((place, sought));
+                if allocations.get(best.0).is_some_and(|other| other.bytes < bytes) {
+                    *best = (place, sought);
                 }
             }
+            let class = class_names.entry(buffer.class);
+            let class = class.or_insert_with(|| naming.shared(&naming.class(buffer.class as usize))).clone();
             allocations.push(Allocation {
                 id: buffer.id,
-                class: naming.class(buffer.class),
+                class,
                 bytes,
                 capacity: buffer.capacity,
                 limit: buffer.limit,
                 position: buffer.position,
                 address: buffer.address,
-                views: views.get(&buffer.id).map_or(0, |views| views.len() as u64),
+                views: self.natives.views.count(buffer.id),
                 books,
                 held,
-                file: holding.files.remove(&index),
+                file,
             });
+        }
+        // The largest of each owner has the path; thousands of them would fill memory with the same words.
+        for (place, sought) in largest.into_values() {
+            if let Some(Held::Objects(holder)) = allocations.get_mut(place).map(|largest| &mut largest.held) {
+                holder.path = naming.path(&self.way(reached, sought));
+            }
         }
         allocations.extend(self.natives.orphans.iter().map(|orphan| Allocation {
             id: orphan.cleaner,
-            class: "java.nio.DirectByteBuffer".into(),
+            class: naming.shared("java.nio.DirectByteBuffer"),
             bytes: orphan.size,
             capacity: orphan.capacity,
             limit: 0,
@@ -248,15 +254,4 @@ impl Found {
         }));
         allocations
     }
-}
-
-/// Views by what they view.
-pub(super) fn views_of(natives: &Natives) -> HashMap<u64, Vec<u64>> {
-    let mut views: HashMap<u64, Vec<u64>> = HashMap::new();
-    for buffer in &natives.buffers {
-        if let Role::View { of } = buffer.role {
-            views.entry(of).or_default().push(buffer.id);
-        }
-    }
-    views
 }

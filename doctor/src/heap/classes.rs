@@ -32,6 +32,13 @@ pub(crate) enum Kind {
     Deallocator,
     Unmapper,
     Cleaner,
+    /// A memory segment outside of the heap.
+    Segment,
+    /// What says whether an arena is open.
+    Session,
+    /// What an arena does when it is closed.
+    ResourceList,
+    ResourceCleanup,
     /// A counter behind a static field.
     Counter,
     String,
@@ -107,6 +114,20 @@ const SYMBOLS: &[&str] = &[
     "MAX_CACHED_BUFFER_SIZE",
     "directMemory",
     "pageAlignDirectMemory",
+    "min",
+    "length",
+    "scope",
+    "state",
+    "resourceList",
+    "fst",
+    "val$allocationBase",
+    "val$allocationSize",
+    "val$cleanupByteSize",
+    "val$shouldReserve",
+    "val$buf",
+    "val$alignedSize",
+    "val$byteSize",
+    "val$unmapper",
     "DIRECT_MEMORY_COUNTER",
     "DIRECT_MEMORY_LIMIT",
 ];
@@ -115,6 +136,7 @@ const SYMBOLS: &[&str] = &[
 fn is_known(bytes: &[u8]) -> bool {
     bytes.starts_with(b"java/nio/Direct")
         || bytes.starts_with(b"sun/nio/ch/FileChannelImpl$")
+        || bytes.starts_with(b"jdk/internal/foreign/")
         || bytes.ends_with(b"io/netty/util/internal/PlatformDependent")
         || SYMBOLS.iter().any(|symbol| symbol.as_bytes() == bytes)
 }
@@ -265,6 +287,12 @@ impl Classes {
                 "java/lang/BaseVirtualThread" | "java/lang/VirtualThread" => return Kind::VirtualThread,
                 "java/lang/Thread" => return Kind::Thread,
                 "java/nio/Buffer" if name.starts_with("java/nio/Direct") => return Kind::Direct,
+                "jdk/internal/foreign/NativeMemorySegmentImpl" => return Kind::Segment,
+                "jdk/internal/foreign/MemorySessionImpl" => return Kind::Session,
+                "jdk/internal/foreign/MemorySessionImpl$ResourceList" => return Kind::ResourceList,
+                "jdk/internal/foreign/MemorySessionImpl$ResourceList$ResourceCleanup" => {
+                    return Kind::ResourceCleanup;
+                }
                 _ => {}
             }
         }
@@ -301,6 +329,11 @@ impl Classes {
         self.layouts.get(index).map(|layout| (index, *layout))
     }
 
+    /// What objects of the class at this index are.
+    pub(crate) fn kind(&self, index: usize) -> Kind {
+        self.layouts.get(index).map_or(Kind::Other, |layout| layout.kind)
+    }
+
     /// Offsets of the references in an object of this layout.
     #[inline(always)]
     pub(crate) fn references(&self, layout: Layout) -> &[u32] {
@@ -329,7 +362,7 @@ impl Classes {
     }
 
     /// Offset and type of a field. A `declared_by` that ends with `*` is the beginning of the class's name.
-    fn field(&self, index: usize, declared_by: &str, name: &str) -> Option<(usize, FieldType)> {
+    pub(crate) fn field(&self, index: usize, declared_by: &str, name: &str) -> Option<(usize, FieldType)> {
         let mut offset = 0;
         for class in self.chain(index) {
             let name_of_class = self.known_name(class);
@@ -350,6 +383,11 @@ impl Classes {
     /// A field's value in an object with these `bytes`: a reference, or a number with its sign.
     pub(crate) fn value(&self, index: usize, bytes: &[u8], declared_by: &str, name: &str) -> Option<i64> {
         let (offset, kind) = self.field(index, declared_by, name)?;
+        self.value_at(bytes, offset, kind)
+    }
+
+    /// The value that lies at an offset.
+    pub(crate) fn value_at(&self, bytes: &[u8], offset: usize, kind: FieldType) -> Option<i64> {
         let value = number(bytes.get(offset..offset + kind.size_bytes(self.id_bytes))?);
         Some(match kind {
             FieldType::Byte => i64::from(value as u8 as i8),

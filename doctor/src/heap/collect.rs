@@ -6,7 +6,7 @@ use crate::hprof::{ClassDump, FieldType, Place, Reading, Root, Visitor, number};
 
 use super::chunks::Chunks;
 use super::classes::{Classes, Kind};
-use super::ids::{IdMap, IdSet};
+use super::ids::IdSet;
 use super::pass::PartVisitor;
 
 /// Threads that are joined with their stacks.
@@ -18,12 +18,15 @@ pub(crate) struct Object {
     pub(crate) id: u64,
     pub(crate) at: u64,
     /// Index of its class.
-    pub(crate) class: usize,
+    pub(crate) class: u32,
+    from: u32,
+    bytes: u32,
+    arena: u16,
     pub(crate) kind: Kind,
-    arena: usize,
-    from: usize,
-    to: usize,
 }
+
+/// What an arena holds at most: places in it are 32 bits.
+const MAX_ARENA: usize = u32::MAX as usize;
 
 /// See the module.
 pub(crate) struct Collector<'a> {
@@ -59,7 +62,7 @@ impl<'a> Collector<'a> {
             classes,
             counters,
             id_bytes,
-            limit_bytes,
+            limit_bytes: limit_bytes.min(MAX_ARENA),
             objects: Vec::new(),
             arena: Vec::new(),
             chunks: Chunks::new(chunk_bytes),
@@ -80,9 +83,17 @@ impl<'a> Collector<'a> {
             self.overflow = true;
             return false;
         }
-        let from = self.arena.len();
+        let from = self.arena.len() as u32;
         self.arena.extend_from_slice(bytes);
-        self.objects.push(Object { id, at, class, kind, arena: 0, from, to: self.arena.len() });
+        self.objects.push(Object {
+            id,
+            at,
+            class: class as u32,
+            from,
+            bytes: bytes.len() as u32,
+            arena: 0,
+            kind,
+        });
         true
     }
 }
@@ -162,13 +173,13 @@ impl Visitor for Collector<'_> {
             }
             self.chunks.points_at(id);
             if self.keep_elements {
-                if self.arena.len() >= self.limit_bytes {
+                if self.arena.len() + 8 > self.limit_bytes {
                     (self.overflow, self.keep_elements) = (true, false);
                     continue;
                 }
                 self.arena.extend_from_slice(&id.to_be_bytes());
                 if let Some(last) = self.objects.last_mut() {
-                    last.to = self.arena.len();
+                    last.bytes += 8;
                 }
             }
         }
@@ -193,45 +204,56 @@ impl PartVisitor for Collector<'_> {
     }
 }
 
-/// What was kept, of all threads of the pass, in the order of the file.
+/// What was kept, of all threads of the pass.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
+    /// By id.
     list: Vec<Object>,
     arenas: Vec<Vec<u8>>,
-    by_id: IdMap,
 }
 
 impl Objects {
     /// Takes over what one visitor kept.
     pub(crate) fn take(&mut self, collector: &mut Collector<'_>) {
-        let arena = self.arenas.len();
+        let arena = self.arenas.len() as u16;
         self.arenas.push(std::mem::take(&mut collector.arena));
-        let objects = std::mem::take(&mut collector.objects);
-        self.list.extend(objects.into_iter().map(|object| Object { arena, ..object }));
+        let mut objects = std::mem::take(&mut collector.objects);
+        objects.iter_mut().for_each(|object| object.arena = arena);
+        if self.list.is_empty() { self.list = objects } else { self.list.append(&mut objects) }
     }
 
     /// To be called when all were taken over. Of an object that is there more than once (a file with several dumps), the last
     /// one counts.
     pub(crate) fn index(&mut self) {
-        self.list.sort_by_key(|object| (object.id, std::cmp::Reverse(object.at)));
+        self.list.sort_unstable_by_key(|object| (object.id, std::cmp::Reverse(object.at)));
         self.list.dedup_by_key(|object| object.id);
-        self.list.sort_by_key(|object| object.at);
-        for (index, object) in self.list.iter().enumerate() {
-            self.by_id.insert(object.id, index as u32);
-        }
+    }
+
+    /// The place of an object in the order of ids.
+    pub(crate) fn place(&self, id: u64) -> Option<usize> {
+        self.list.binary_search_by_key(&id, |object| object.id).ok()
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<&Object> {
-        self.by_id.get(id).and_then(|index| self.list.get(index as usize))
+        self.list.get(self.place(id)?)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Objects of a kind in the order of their ids.
     pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.list.iter().filter(move |object| object.kind == kind)
     }
 
     /// The object's fields; of an array, its elements that are not null, 8 bytes each.
     pub(crate) fn bytes(&self, object: &Object) -> &[u8] {
-        self.arenas.get(object.arena).and_then(|arena| arena.get(object.from..object.to)).unwrap_or_default()
+        let from = object.from as usize;
+        self.arenas
+            .get(usize::from(object.arena))
+            .and_then(|arena| arena.get(from..from + object.bytes as usize))
+            .unwrap_or_default()
     }
 
     /// Elements of an array that are not null.

@@ -16,7 +16,7 @@ pub(super) fn wanted_texts(
     classes: &Classes,
     natives: &Natives,
     texts: &Texts,
-    holders: &HashMap<u64, (usize, Vec<u8>)>,
+    holders: &HashMap<u64, (usize, Box<[u8]>)>,
 ) -> HashSet<u64> {
     let names = natives.threads.iter().map(|thread| thread.name);
     let candidates = holders.values().flat_map(|(class, fields)| candidates(classes, *class, fields));
@@ -45,12 +45,11 @@ pub(super) fn file_name(
     classes: &Classes,
     texts: &Texts,
     graph: &Graph,
-    starts: &[u64],
-    holders: &HashMap<u64, (usize, Vec<u8>)>,
+    starts: impl Iterator<Item = u64>,
+    holders: &HashMap<u64, (usize, Box<[u8]>)>,
 ) -> Option<String> {
-    let referrers = starts.iter().filter_map(|id| graph.referrers.get(id));
     let mut best: Option<(u8, String)> = None;
-    for referrer in referrers.flat_map(|referrers| &referrers.list) {
+    for referrer in starts.flat_map(|id| graph.of(id)) {
         let By::Field(holder, ..) = referrer.by else { continue };
         let Some((class, fields)) = holders.get(&holder) else { continue };
         for (id, offset) in candidates(classes, *class, fields) {

@@ -3,28 +3,29 @@
 //! A dump has references in one direction only, so each level upwards costs a pass; the chunks' bitmaps keep it short.
 //! References that do not keep an object alive (`Reference.referent`) are not followed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::rc::Rc;
+use std::collections::{HashSet, VecDeque};
 
 use crate::hprof::Root;
 
 use super::classes::{Classes, Kind};
-use super::search::{By, Referrer, Referrers};
+use super::search::{By, MAX_REFERRERS, Referrer};
 
 /// Objects whose referrers are asked for in one pass.
-pub(crate) const MAX_FRONTIER: usize = 1 << 17;
+pub(crate) const MAX_FRONTIER: usize = 1 << 18;
 /// Different steps of a way that are kept; a longer way loses those in the middle.
-const MAX_STEPS: u32 = 48;
+const MAX_STEPS: u8 = 48;
+/// No path, or no step.
+const NONE: u32 = u32::MAX;
 
-/// One step of the way, from the root down: an object's class and how it refers to the next.
+/// One step of the way, from the root down: an object's class and how it refers to the next. Classes are their indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Index of the object's class; index of the class that declares the field, symbol of the field's name.
+    /// The object's class; the class that declares the field, symbol of the field's name.
     Field { class: usize, declared_by: usize, name: u64 },
-    /// Id of the array's class.
-    Element { class: u64, index: u64 },
-    /// Id of the class, symbol of the field's name.
-    Static { class: u64, name: u64 },
+    /// The array's class.
+    Element { class: usize, index: u32 },
+    /// The class, symbol of the field's name.
+    Static { class: usize, name: u64 },
     /// A root.
     Root(Root),
     /// Steps that are left out.
@@ -42,75 +43,117 @@ pub(crate) struct Way {
     pub(crate) thread: Option<u64>,
 }
 
-/// The way from a root down to an object; objects share the ways of what holds them.
-#[derive(Debug)]
+/// The last step of the way from a root down to an object; objects share the ways of what holds them.
+#[derive(Debug, Clone, Copy)]
 struct Path {
-    above: Option<Rc<Path>>,
-    step: Step,
+    /// Index of the path above, `NONE` at the top.
+    above: u32,
+    /// Index of the referrer, `NONE` for steps that are left out.
+    referrer: u32,
+    /// How often the step follows itself.
     count: u32,
-    steps: u32,
-    thread: Option<u64>,
-}
-
-impl Path {
-    fn root(step: Step, thread: Option<u64>) -> Rc<Self> {
-        Rc::new(Self { above: None, step, count: 1, steps: 1, thread })
-    }
-
-    fn then(self: &Rc<Self>, step: Step) -> Rc<Self> {
-        let Self { thread, steps, .. } = **self;
-        if self.step == step && steps > 1 {
-            // One more node of a list.
-            let count = self.count.saturating_add(1);
-            return Rc::new(Self { above: self.above.clone(), step, count, steps, thread });
-        }
-        if steps < MAX_STEPS {
-            let above = if steps + 1 == MAX_STEPS { self.then_more() } else { Rc::clone(self) };
-            return Rc::new(Self { above: Some(above), step, count: 1, steps: steps + 1, thread });
-        }
-        Rc::new(Self { above: self.above.clone(), step, count: 1, steps, thread })
-    }
-
-    fn then_more(self: &Rc<Self>) -> Rc<Self> {
-        let Self { thread, steps, .. } = **self;
-        Rc::new(Self { above: Some(Rc::clone(self)), step: Step::More, count: 1, steps, thread })
-    }
-
-    fn way(&self) -> Way {
-        let mut steps = vec![(self.step, self.count)];
-        let mut at = &self.above;
-        while let Some(path) = at {
-            steps.push((path.step, path.count));
-            at = &path.above;
-        }
-        steps.reverse();
-        Way { steps, complete: true, thread: self.thread }
-    }
+    /// Steps with all repeated ones.
+    length: u32,
+    /// Different steps.
+    steps: u8,
 }
 
 /// Objects that a root holds, as far as is known, and the shortest way to each.
-#[derive(Debug, Default)]
-pub(crate) struct Reached {
-    paths: HashMap<u64, (u32, Rc<Path>)>,
+#[derive(Debug)]
+pub(crate) struct Reached<'a> {
+    graph: &'a Graph,
+    classes: &'a Classes,
+    paths: Vec<Path>,
+    /// Index of the path, at the place of an object's first referrer.
+    path_of: Vec<u32>,
 }
 
-impl Reached {
+impl Reached<'_> {
+    fn path(&self, id: u64) -> Option<u32> {
+        let place = self.graph.place(id)?;
+        self.path_of.get(place).copied().filter(|path| *path != NONE)
+    }
+
     pub(crate) fn has(&self, id: u64) -> bool {
-        self.paths.contains_key(&id)
+        self.path(id).is_some()
+    }
+
+    fn get(&self, path: u32) -> Option<Path> {
+        self.paths.get(path as usize).copied()
+    }
+
+    fn set(&mut self, id: u64, path: Path) {
+        if let Some(place) = self.graph.place(id)
+            && let Some(slot) = self.path_of.get_mut(place)
+        {
+            *slot = self.paths.len() as u32;
+            self.paths.push(path);
+        }
+    }
+
+    /// The path that is a step longer.
+    fn then(&mut self, at: u32, referrer: u32) -> Option<Path> {
+        let path = self.get(at)?;
+        let length = path.length.saturating_add(1);
+        if path.steps > 1 && self.graph.are_alike(path.referrer, referrer) {
+            // One more node of a list.
+            return Some(Path { count: path.count.saturating_add(1), length, ..path });
+        }
+        if path.steps >= MAX_STEPS {
+            return Some(Path { referrer, count: 1, length, ..path });
+        }
+        let steps = path.steps + 1;
+        let mut above = at;
+        if steps == MAX_STEPS {
+            above = self.paths.len() as u32;
+            self.paths.push(Path { above: at, referrer: NONE, count: 1, ..path });
+        }
+        Some(Path { above, referrer, count: 1, length, steps })
     }
 
     /// The shortest way to one of `starts`.
-    pub(crate) fn way(&self, starts: &[u64]) -> Option<Way> {
-        let found = starts.iter().filter_map(|id| self.paths.get(id));
-        found.min_by_key(|(length, _)| *length).map(|(_, path)| path.way())
+    pub(crate) fn way(&self, starts: impl Iterator<Item = u64>) -> Option<Way> {
+        let paths = starts.filter_map(|id| self.path(id));
+        let shortest = paths.min_by_key(|path| self.get(*path).map_or(u32::MAX, |path| path.length))?;
+        let mut way = Way { steps: Vec::new(), complete: true, thread: None };
+        let mut at = shortest;
+        while let Some(path) = self.get(at) {
+            let referrer = self.graph.referrers.get(path.referrer as usize);
+            way.steps
+                .push((referrer.map_or(Step::More, |referrer| step(self.classes, *referrer)), path.count));
+            if path.above == NONE
+                && let Some(referrer) = referrer
+                && let Above::Thread(thread) = Graph::above(self.classes, referrer.by)
+            {
+                way.thread = Some(thread);
+            }
+            at = path.above;
+        }
+        way.steps.reverse();
+        Some(way)
     }
 }
 
 /// What the passes found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    pub(crate) referrers: HashMap<u64, Referrers>,
-    pub(crate) searched: HashSet<u64>,
+    /// By what they refer to, then in the order of the file.
+    referrers: Vec<Referrer>,
+    /// Objects whose referrers were looked for, in order.
+    searched: Vec<u64>,
+    /// Those that have more referrers than are kept.
+    overfull: Vec<u64>,
+}
+
+/// Objects and what they hold: index of the referrer, in order.
+struct Below(Vec<(u64, u32)>);
+
+impl Below {
+    fn of(&self, object: u64) -> impl Iterator<Item = u32> {
+        let from = self.0.partition_point(|(holder, _)| *holder < object);
+        let rest = self.0.get(from..).unwrap_or_default();
+        rest.iter().take_while(move |(holder, _)| *holder == object).map(|(_, referrer)| *referrer)
+    }
 }
 
 enum Above {
@@ -128,74 +171,111 @@ impl Graph {
         match by {
             By::Static(..) | By::Root(_) => Above::Root,
             By::Element(object, ..) => Above::Object(object),
-            By::Field(object, class, _) => {
-                let kind = classes.list.get(class).and_then(|class| classes.layout(class.id));
-                match kind {
-                    Some((_, layout)) if matches!(layout.kind, Kind::Thread | Kind::VirtualThread) => {
-                        Above::Thread(object)
-                    }
-                    _ => Above::Object(object),
-                }
-            }
+            By::Field(object, class, _) => match classes.kind(class as usize) {
+                Kind::Thread | Kind::VirtualThread => Above::Thread(object),
+                _ => Above::Object(object),
+            },
         }
     }
 
-    fn of(&self, id: u64) -> &[Referrer] {
-        self.referrers.get(&id).map_or(&[], |referrers| &referrers.list)
+    /// Takes over what a pass found: what was looked for, in order, how many referrers each has, and the first of them.
+    pub(crate) fn add(&mut self, targets: &[u64], counts: &[u32], mut referrers: Vec<Referrer>) {
+        referrers.sort_unstable();
+        let mut last = (0, 0);
+        referrers.retain(|referrer| {
+            last = if last.0 == referrer.target { (last.0, last.1 + 1) } else { (referrer.target, 1) };
+            last.1 <= MAX_REFERRERS
+        });
+        self.referrers.append(&mut referrers);
+        // Runs that are in order are merged.
+        self.referrers.sort();
+        let kept = |id: &u64| self.of(*id).len() as u32;
+        let more = targets.iter().zip(counts).filter(|(id, count)| **count > kept(id)).map(|(id, _)| *id);
+        let more: Vec<u64> = more.collect();
+        self.overfull.extend(more);
+        self.searched.extend(targets);
+        self.searched.sort();
+    }
+
+    /// The place of an object's first referrer.
+    fn place(&self, id: u64) -> Option<usize> {
+        let place = self.referrers.partition_point(|referrer| referrer.target < id);
+        self.referrers.get(place).filter(|referrer| referrer.target == id).map(|_| place)
+    }
+
+    /// The referrers of an object that are kept.
+    pub(crate) fn of(&self, id: u64) -> &[Referrer] {
+        let rest = self.place(id).and_then(|place| self.referrers.get(place..)).unwrap_or_default();
+        rest.get(..rest.iter().take_while(|referrer| referrer.target == id).count()).unwrap_or_default()
+    }
+
+    /// Whether two referrers are the same step.
+    fn are_alike(&self, one: u32, other: u32) -> bool {
+        let by = |index: u32| self.referrers.get(index as usize).map(|referrer| referrer.by);
+        match (by(one), by(other)) {
+            (Some(By::Field(_, class, offset)), Some(By::Field(_, other_class, other_offset))) => {
+                (class, offset) == (other_class, other_offset)
+            }
+            (Some(By::Element(_, class, index)), Some(By::Element(_, other_class, other_index))) => {
+                (class, index) == (other_class, other_index)
+            }
+            (Some(one), Some(other)) => one == other,
+            _ => false,
+        }
     }
 
     /// Objects by what holds them, in an order that does not depend on threads.
-    fn below(&self, classes: &Classes) -> HashMap<u64, Vec<(u64, Referrer)>> {
-        let mut below: HashMap<u64, Vec<(u64, Referrer)>> = HashMap::new();
-        for id in self.sorted() {
-            for referrer in self.of(id) {
-                if let Above::Object(object) = Self::above(classes, referrer.by) {
-                    below.entry(object).or_default().push((id, *referrer));
-                }
+    fn below(&self, classes: &Classes) -> Below {
+        let held = self.referrers.iter().zip(0..).filter_map(|(referrer, index)| {
+            match Self::above(classes, referrer.by) {
+                Above::Object(object) => Some((object, index)),
+                Above::Root | Above::Thread(_) => None,
             }
-        }
-        below
-    }
-
-    fn sorted(&self) -> Vec<u64> {
-        let mut ids: Vec<u64> = self.referrers.keys().copied().collect();
-        ids.sort_unstable();
-        ids
+        });
+        let mut below: Vec<(u64, u32)> = held.collect();
+        below.sort_unstable();
+        Below(below)
     }
 
     /// What roots hold; local variables, the weakest of reasons, count after all others and only if `frames`.
-    pub(crate) fn reached(&self, classes: &Classes, frames: bool) -> Reached {
+    pub(crate) fn reached<'a>(&'a self, classes: &'a Classes, frames: bool) -> Reached<'a> {
         let below = self.below(classes);
-        let mut reached = Reached::default();
+        let path_of = vec![NONE; self.referrers.len()];
+        let mut reached = Reached { graph: self, classes, paths: Vec::new(), path_of };
         let mut queue = VecDeque::new();
         for by_frames in [false, true] {
             if by_frames && !frames {
                 break;
             }
-            for id in self.sorted() {
-                let root = self.of(id).iter().find_map(|referrer| {
-                    let thread = match Self::above(classes, referrer.by) {
-                        Above::Object(_) => return None,
-                        Above::Thread(thread) => Some(thread),
-                        Above::Root => None,
-                    };
-                    (is_frame(referrer.by) == by_frames).then_some((referrer, thread))
-                });
-                if let Some((referrer, thread)) = root
-                    && !reached.has(id)
+            let mut place = 0;
+            for referrers in self.referrers.chunk_by(|one, other| one.target == other.target) {
+                let is_root =
+                    |referrer: &Referrer| !matches!(Self::above(classes, referrer.by), Above::Object(_));
+                let root = referrers
+                    .iter()
+                    .zip(place..)
+                    .find(|(referrer, _)| is_root(referrer) && is_frame(referrer.by) == by_frames);
+                place += referrers.len() as u32;
+                if let Some((Referrer { target, .. }, referrer)) = root
+                    && !reached.has(*target)
                 {
                     let length = if by_frames { u32::MAX / 2 } else { 1 };
-                    reached.paths.insert(id, (length, Path::root(step(classes, *referrer), thread)));
-                    queue.push_back(id);
+                    reached.set(*target, Path { above: NONE, referrer, count: 1, length, steps: 1 });
+                    queue.push_back(*target);
                 }
             }
             while let Some(id) = queue.pop_front() {
-                let Some((length, path)) = reached.paths.get(&id).cloned() else { continue };
-                for (child, referrer) in below.get(&id).into_iter().flatten() {
-                    if !reached.has(*child) {
-                        let path = path.then(step(classes, *referrer));
-                        reached.paths.insert(*child, (length + 1, path));
-                        queue.push_back(*child);
+                let Some(path) = reached.path(id) else { continue };
+                for referrer in below.of(id) {
+                    let Some(child) = self.referrers.get(referrer as usize).map(|referrer| referrer.target)
+                    else {
+                        continue;
+                    };
+                    if !reached.has(child)
+                        && let Some(path) = reached.then(path, referrer)
+                    {
+                        reached.set(child, path);
+                        queue.push_back(child);
                     }
                 }
             }
@@ -206,14 +286,15 @@ impl Graph {
     /// Objects that may be held by something that was not looked for, or not kept.
     pub(crate) fn doubtful(&self, classes: &Classes) -> HashSet<u64> {
         let below = self.below(classes);
-        let unseen = below.keys().filter(|id| !self.searched.contains(id)).copied();
-        let unkept = self.referrers.iter().filter(|(_, all)| all.count > all.list.len() as u64);
-        let mut doubtful: HashSet<u64> = unseen.chain(unkept.map(|(id, _)| *id)).collect();
+        let unseen = below.0.iter().map(|(id, _)| *id).filter(|id| self.searched.binary_search(id).is_err());
+        let mut doubtful: HashSet<u64> = unseen.chain(self.overfull.iter().copied()).collect();
         let mut queue: Vec<u64> = doubtful.iter().copied().collect();
         while let Some(id) = queue.pop() {
-            for (child, _) in below.get(&id).into_iter().flatten() {
-                if doubtful.insert(*child) {
-                    queue.push(*child);
+            for referrer in below.of(id) {
+                if let Some(child) = self.referrers.get(referrer as usize).map(|referrer| referrer.target)
+                    && doubtful.insert(child)
+                {
+                    queue.push(child);
                 }
             }
         }
@@ -226,7 +307,7 @@ impl Graph {
         let mut queue: Vec<u64> = seen.iter().copied().collect();
         let mut open = Vec::new();
         while let Some(id) = queue.pop() {
-            if !self.searched.contains(&id) {
+            if self.searched.binary_search(&id).is_err() {
                 open.push(id);
                 continue;
             }
@@ -243,10 +324,10 @@ impl Graph {
     }
 
     /// As far up as is known, without a root: first referrers of first referrers.
-    pub(crate) fn climb(&self, classes: &Classes, starts: &[u64]) -> Way {
+    pub(crate) fn climb(&self, classes: &Classes, mut starts: impl Iterator<Item = u64>) -> Way {
         let mut steps: Vec<(Step, u32)> = Vec::new();
         let mut seen = HashSet::new();
-        let mut at = starts.iter().copied().find(|id| !self.of(*id).is_empty());
+        let mut at = starts.find(|id| !self.of(*id).is_empty());
         while let Some(id) = at {
             let Some(referrer) = self.of(id).first() else { break };
             let step = step(classes, *referrer);
@@ -259,16 +340,15 @@ impl Graph {
                 _ => None,
             };
         }
-        steps.truncate(MAX_STEPS as usize);
+        steps.truncate(usize::from(MAX_STEPS));
         steps.reverse();
         Way { steps, complete: false, thread: None }
     }
 
     /// Frames that hold one of `starts`: serial of the thread, number of the frame.
-    pub(crate) fn frames(&self, starts: &[u64]) -> Vec<(u32, i32)> {
+    pub(crate) fn frames(&self, starts: impl Iterator<Item = u64>) -> Vec<(u32, i32)> {
         let mut frames: Vec<_> = starts
-            .iter()
-            .flat_map(|id| self.of(*id))
+            .flat_map(|id| self.of(id))
             .filter_map(|referrer| match referrer.by {
                 By::Root(Root::JavaFrame { thread, frame } | Root::JniLocal { thread, frame }) => {
                     Some((thread, frame))
@@ -282,19 +362,20 @@ impl Graph {
     }
 
     /// Whether something else than local variables refers to one of `starts`.
-    pub(crate) fn is_held_by_more_than_frames(&self, starts: &[u64]) -> bool {
-        starts.iter().flat_map(|id| self.of(*id)).any(|referrer| !is_frame(referrer.by))
+    pub(crate) fn is_held_by_more_than_frames(&self, mut starts: impl Iterator<Item = u64>) -> bool {
+        starts.any(|id| self.of(id).iter().any(|referrer| !is_frame(referrer.by)))
     }
 }
 
 fn step(classes: &Classes, referrer: Referrer) -> Step {
     match referrer.by {
         By::Field(_, class, offset) => {
+            let class = class as usize;
             let (declared_by, name) = classes.field_at(class, offset as usize).unwrap_or((class, 0));
             Step::Field { class, declared_by, name }
         }
-        By::Element(_, class, index) => Step::Element { class, index },
-        By::Static(class, name) => Step::Static { class, name },
+        By::Element(_, class, index) => Step::Element { class: class as usize, index },
+        By::Static(class, name) => Step::Static { class: class as usize, name },
         By::Root(root) => Step::Root(root),
     }
 }

@@ -81,8 +81,8 @@ impl IdSet {
         sorted.sort_unstable();
         sorted.dedup();
         let mut set = Self { map: IdMap::default(), bits: vec![0; 1 << (Self::BITS - 6)], sorted };
-        for id in &set.sorted {
-            set.map.insert(*id, 0);
+        for (place, id) in set.sorted.iter().enumerate() {
+            set.map.insert(*id, place as u32);
             let bit = spread(*id) >> (64 - Self::BITS);
             set.bits[(bit >> 6) as usize] |= 1 << (bit & 63);
         }
@@ -94,6 +94,11 @@ impl IdSet {
         let bit = spread(id) >> (64 - Self::BITS);
         self.bits.get((bit >> 6) as usize).is_some_and(|word| word >> (bit & 63) & 1 == 1)
             && self.map.get(id).is_some()
+    }
+
+    /// The place of an id in the order of ids.
+    pub(crate) fn place(&self, id: u64) -> Option<usize> {
+        self.map.get(id).map(|place| place as usize)
     }
 
     /// The ids, in order.

@@ -11,11 +11,13 @@ mod collect;
 mod files;
 mod holders;
 mod ids;
+mod name;
 mod naming;
 mod natives;
 mod pass;
 mod read;
 mod search;
+mod segments;
 mod symbols;
 mod text;
 
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 use crate::hprof::Problem;
 use crate::language::Text;
 
+pub use name::Name;
 pub use natives::{Pool, Statics};
 pub use pass::Progress;
 
@@ -143,7 +146,7 @@ pub enum Held {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
     /// `class.field` of the nearest holder that is no collection and no part of the JDK, else of the nearest one.
-    pub owner: String,
+    pub owner: Name,
     /// Steps from the root down to the buffer, of the largest buffer of each owner; of the others empty.
     pub path: Vec<String>,
     /// Whether the first step is a root.
@@ -158,7 +161,7 @@ pub struct Allocation {
     /// The buffer; of garbage whose buffer is gone, its cleaner.
     pub id: u64,
     /// Class of the buffer.
-    pub class: String,
+    pub class: Name,
     /// Bytes as the JVM counts them.
     pub bytes: u64,
     /// Bytes that can be used.

@@ -1,14 +1,15 @@
 //! Makes texts of ids: names of classes and threads, frames, ways from roots to buffers, and how a buffer is held.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 use crate::hprof::Root;
 
 use super::classes::Classes;
 use super::holders::{Graph, Step, Way};
-use super::read::Sought;
+use super::read::{ALL_LEVELS, Sought};
 use super::symbols::Frame;
-use super::{Held, Holder};
+use super::{Held, Holder, Name};
 
 /// Makes texts of ids.
 pub(super) struct Naming<'a> {
@@ -19,9 +20,22 @@ pub(super) struct Naming<'a> {
     pub(super) thread_index: HashMap<u64, usize>,
     pub(super) class_of_serial: HashMap<u32, usize>,
     pub(super) names: &'a [Option<String>],
+    /// Names that many allocations have.
+    pub(super) shared: RefCell<HashSet<Name>>,
 }
 
 impl Naming<'_> {
+    /// A name that is in memory once.
+    pub(super) fn shared(&self, text: &str) -> Name {
+        let mut shared = self.shared.borrow_mut();
+        if let Some(name) = shared.get(text) {
+            return name.clone();
+        }
+        let name = Name::from(text);
+        shared.insert(name.clone());
+        name
+    }
+
     fn symbol(&self, id: u64) -> &str {
         self.symbols.get(&id).map_or("?", String::as_str)
     }
@@ -30,10 +44,6 @@ impl Naming<'_> {
     pub(super) fn class(&self, index: usize) -> String {
         let Some(class) = self.classes.list.get(index) else { return "?".into() };
         java_name(self.symbol(class.name))
-    }
-
-    fn class_of(&self, id: u64) -> String {
-        self.classes.index(id).map_or_else(|| "?".into(), |index| self.class(index))
     }
 
     fn thread(&self, index: usize) -> String {
@@ -59,13 +69,14 @@ impl Naming<'_> {
         &self,
         graph: &Graph,
         sought: &Sought,
+        starts: impl Iterator<Item = u64> + Clone,
         way: &Way,
         complete: bool,
         known: bool,
     ) -> Held {
-        let only_frames = !graph.is_held_by_more_than_frames(&sought.starts);
-        let frames = graph.frames(&sought.starts);
-        if only_frames && !frames.is_empty() && sought.starts.len() == 1 {
+        let only_frames = !graph.is_held_by_more_than_frames(starts.clone());
+        let frames = graph.frames(starts.clone());
+        if only_frames && !frames.is_empty() && starts.take(2).count() == 1 {
             let io = |text: &str| text.starts_with("sun.nio.ch.");
             let frames: Vec<_> = frames.iter().map(|(serial, frame)| self.frame(*serial, *frame)).collect();
             if frames.iter().all(|(_, text)| text.is_empty() || io(text))
@@ -77,51 +88,63 @@ impl Naming<'_> {
         if way.steps.is_empty() {
             return if complete { Held::Garbage } else { Held::Unknown };
         }
-        if !way.complete && known && sought.levels == usize::MAX {
+        if !way.complete && known && sought.levels == ALL_LEVELS {
             return Held::Garbage;
         }
-        Held::Objects(self.holder(way))
+        let thread = self.thread_of(way);
+        Held::Objects(Holder { owner: self.owner(way), path: Vec::new(), complete: way.complete, thread })
     }
 
-    fn holder(&self, way: &Way) -> Holder {
-        let thread = way.thread.and_then(|id| self.thread_index.get(&id).copied());
-        let mut path = Vec::new();
-        let mut owner = None;
+    fn thread_of(&self, way: &Way) -> Option<usize> {
+        way.thread.and_then(|id| self.thread_index.get(&id).copied())
+    }
+
+    /// `class.field` of the nearest holder that is no part of the JDK, else of the nearest one.
+    fn owner(&self, way: &Way) -> Name {
+        let holder = |step: &Step| match *step {
+            Step::Field { class, declared_by, .. } => Some((class, declared_by)),
+            Step::Static { class, .. } => Some((class, class)),
+            _ => None,
+        };
         let mut nearest = None;
-        for (place, (step, count)) in way.steps.iter().enumerate() {
-            let (text, holder) = match *step {
-                Step::Field { class, declared_by, name } => {
-                    let class = self.class(class);
-                    let holder = format!("{}.{}", self.class(declared_by), self.symbol(name));
-                    let text = match thread {
-                        Some(thread) if place == 0 => {
-                            format!("{}.{}", self.thread(thread), self.symbol(name))
-                        }
-                        _ => format!("{class}.{}", self.symbol(name)),
-                    };
-                    (text, Some((is_jdk(&class), holder)))
-                }
-                Step::Element { class, index } => {
-                    let name = self.class_of(class);
-                    (format!("{}[{index}]", name.strip_suffix("[]").unwrap_or(&name)), None)
-                }
-                Step::Static { class, name } => {
-                    let class = self.class_of(class);
-                    let holder = format!("{class}.{}", self.symbol(name));
-                    (format!("static {holder}"), Some((is_jdk(&class), holder)))
-                }
-                Step::Root(root) => (self.root(root), None),
-                Step::More => ("…".into(), None),
-            };
-            match holder {
-                Some((false, holder)) => owner = Some(holder),
-                Some((true, holder)) => nearest = Some(holder),
-                None => {}
+        for (step, _) in way.steps.iter().rev() {
+            let Some((class, declared_by)) = holder(step) else { continue };
+            let (Step::Field { name, .. } | Step::Static { name, .. }) = *step else { continue };
+            if !is_jdk(&self.class(class)) {
+                nearest = Some((declared_by, name));
+                break;
             }
-            path.push(if *count > 1 { format!("{text} × {count}") } else { text });
+            nearest = nearest.or(Some((declared_by, name)));
         }
-        let owner = owner.or(nearest).or_else(|| path.first().cloned()).unwrap_or_default();
-        Holder { owner, path, complete: way.complete, thread }
+        match nearest {
+            Some((class, name)) => self.shared(&format!("{}.{}", self.class(class), self.symbol(name))),
+            None => self.shared(self.path(way).first().map_or("", String::as_str)),
+        }
+    }
+
+    /// The steps from the top down.
+    pub(super) fn path(&self, way: &Way) -> Vec<String> {
+        let thread = self.thread_of(way);
+        let text = |place: usize, step: Step| match step {
+            Step::Field { class, name, .. } => match thread {
+                Some(thread) if place == 0 => format!("{}.{}", self.thread(thread), self.symbol(name)),
+                _ => format!("{}.{}", self.class(class), self.symbol(name)),
+            },
+            Step::Element { class, index } => {
+                let name = self.class(class);
+                format!("{}[{index}]", name.strip_suffix("[]").unwrap_or(&name))
+            }
+            Step::Static { class, name } => format!("static {}.{}", self.class(class), self.symbol(name)),
+            Step::Root(root) => self.root(root),
+            Step::More => "…".into(),
+        };
+        let steps = way.steps.iter().enumerate();
+        steps
+            .map(|(place, (step, count))| match (text(place, *step), count) {
+                (text, 0 | 1) => text,
+                (text, count) => format!("{text} × {count}"),
+            })
+            .collect()
     }
 
     fn root(&self, root: Root) -> String {

@@ -1,14 +1,16 @@
 //! What the kept objects say of native memory: buffers, what frees them, caches and their threads, and the JVM's own counters.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::hprof::FieldType;
 
 use super::classes::{Classes, Kind};
 use super::collect::{Object, Objects};
+use super::segments;
 
 /// Links that are followed in lists that a dump may have made a circle of.
-const MAX_LINKS: usize = 1 << 22;
+pub(super) const MAX_LINKS: usize = 1 << 22;
 
 /// What a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +19,10 @@ pub(crate) enum Role {
     Owner { size: u64 },
     /// Its cleaner unmaps `size` bytes of a file.
     Map { size: u64 },
-    /// Part of another buffer.
+    /// Part of another buffer, or of a memory segment.
     View { of: u64 },
+    /// A memory segment of which an arena frees `size` bytes; `reserved`: in the pool.
+    Segment { size: u64, reserved: bool },
     /// Nothing says who frees it.
     Foreign,
     /// Its memory is given back already.
@@ -28,12 +32,15 @@ pub(crate) enum Role {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
     pub(crate) id: u64,
-    pub(crate) class: usize,
+    pub(crate) at: u64,
     pub(crate) role: Role,
     pub(crate) capacity: u64,
     pub(crate) limit: u64,
     pub(crate) position: u64,
     pub(crate) address: u64,
+    /// The session that frees a memory segment; 0: none does.
+    pub(crate) session: u64,
+    pub(crate) class: u32,
 }
 
 /// Memory whose buffer is gone while its cleaner has not run yet.
@@ -49,8 +56,8 @@ pub(crate) struct Orphan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadObject {
     pub(crate) id: u64,
-    pub(crate) class: usize,
     pub(crate) name: u64,
+    pub(crate) class: u32,
     pub(crate) caches: u32,
 }
 
@@ -90,8 +97,10 @@ pub(crate) struct Natives {
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) orphans: Vec<Orphan>,
     pub(crate) threads: Vec<ThreadObject>,
+    /// View -> what it is a view of.
+    pub(crate) views: Views,
     /// Buffer in a cache -> index of the thread, if one was found.
-    pub(crate) cached: HashMap<u64, Option<usize>>,
+    pub(crate) cached: HashMap<u64, Option<u32>>,
     /// Caches that no thread was found for.
     pub(crate) lost_caches: u64,
     pub(crate) cache_count: u64,
@@ -100,29 +109,72 @@ pub(crate) struct Natives {
     pub(crate) statics: Statics,
 }
 
-/// Fields of kept objects.
-struct Reader<'a> {
-    classes: &'a Classes,
-    objects: &'a Objects,
+/// Views by what they view.
+#[derive(Debug, Default)]
+pub(crate) struct Views(Vec<(u64, u64)>);
+
+impl Views {
+    fn new(mut pairs: Vec<(u64, u64)>) -> Self {
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs.shrink_to_fit();
+        Self(pairs)
+    }
+
+    fn range(&self, id: u64) -> &[(u64, u64)] {
+        let from = self.0.partition_point(|(of, _)| *of < id);
+        let rest = self.0.get(from..).unwrap_or_default();
+        rest.get(..rest.partition_point(|(of, _)| *of == id)).unwrap_or_default()
+    }
+
+    /// The views of one buffer.
+    pub(crate) fn of(&self, id: u64) -> impl Iterator<Item = u64> + Clone {
+        self.range(id).iter().map(|(_, view)| *view)
+    }
+
+    /// How many there are of one buffer.
+    pub(crate) fn count(&self, id: u64) -> u64 {
+        self.range(id).len() as u64
+    }
+}
+
+type Slot = Option<(usize, FieldType)>;
+
+/// Fields of kept objects. Where a field lies is found once for each class.
+pub(super) struct Reader<'a> {
+    pub(super) classes: &'a Classes,
+    pub(super) objects: &'a Objects,
+    slots: RefCell<HashMap<(u32, usize, usize, usize), Slot>>,
 }
 
 impl<'a> Reader<'a> {
-    fn value(&self, object: &Object, declared_by: &str, name: &str) -> Option<i64> {
-        self.classes.value(object.class, self.objects.bytes(object), declared_by, name)
+    pub(super) fn value(
+        &self,
+        object: &Object,
+        declared_by: &'static str,
+        name: &'static str,
+    ) -> Option<i64> {
+        let key = (object.class, declared_by.as_ptr() as usize, name.as_ptr() as usize, name.len());
+        let find = || self.classes.field(object.class as usize, declared_by, name);
+        let slot = *self.slots.borrow_mut().entry(key).or_insert_with(find);
+        let (offset, kind) = slot?;
+        self.classes.value_at(self.objects.bytes(object), offset, kind)
     }
 
-    fn reference(&self, object: &Object, declared_by: &str, name: &str) -> u64 {
+    pub(super) fn reference(&self, object: &Object, declared_by: &'static str, name: &'static str) -> u64 {
         self.value(object, declared_by, name).unwrap_or(0).cast_unsigned()
     }
 
-    fn bytes(&self, object: &Object, declared_by: &str, name: &str) -> u64 {
+    pub(super) fn bytes(&self, object: &Object, declared_by: &'static str, name: &'static str) -> u64 {
         u64::try_from(self.value(object, declared_by, name).unwrap_or(0)).unwrap_or(0)
     }
 
-    fn object(&self, id: u64, kind: Kind) -> Option<&'a Object> {
+    pub(super) fn object(&self, id: u64, kind: Kind) -> Option<&'a Object> {
         self.objects.get(id).filter(|object| object.kind == kind)
     }
 }
+
+const CLEANERS: [&str; 2] = ["jdk/internal/ref/Cleaner", "sun/misc/Cleaner"];
 
 #[derive(Debug, Clone, Copy)]
 struct Cleaning {
@@ -136,82 +188,100 @@ struct Cleaning {
 
 impl Natives {
     pub(crate) fn read(classes: &Classes, objects: &Objects) -> Self {
-        let reader = Reader { classes, objects };
+        let reader = Reader { classes, objects, slots: RefCell::default() };
         let mut natives = Self::default();
-        let cleanings = cleanings(&reader);
-        let mut used: HashMap<u64, ()> = HashMap::new();
+        // By place of the object: cleaners of buffers that are there, and what they run.
+        let mut used = vec![false; objects.len()];
+        let mut mark = |id: u64| {
+            if let Some(used) = objects.place(id).and_then(|place| used.get_mut(place)) {
+                *used = true;
+            }
+        };
+        let mut views = Vec::new();
         for object in objects.of(Kind::Direct) {
             let cleaner = reader.reference(object, "java/nio/Direct*", "cleaner");
             let att = match reader.reference(object, "java/nio/Direct*", "att") {
                 0 => reader.reference(object, "java/nio/Direct*", "viewedBuffer"),
                 att => att,
             };
-            let role = match (cleanings.get(&cleaner), cleaner) {
-                (Some(cleaning), _) => {
-                    used.insert(cleaner, ());
+            let segment = reader.reference(object, "java/nio/Buffer", "segment");
+            let role = match cleaning(&reader, cleaner) {
+                Some(cleaning) => {
+                    mark(cleaner);
                     match cleaning {
                         Cleaning { live: false, .. } => Role::Freed,
-                        Cleaning { mapped: true, size, .. } => Role::Map { size: *size },
-                        Cleaning { size, .. } => Role::Owner { size: *size },
+                        Cleaning { mapped: true, size, .. } => Role::Map { size },
+                        Cleaning { size, .. } => Role::Owner { size },
                     }
                 }
-                (None, 0) if reader.object(att, Kind::Direct).is_some() && att != object.id => {
+                None if cleaner == 0 && reader.object(att, Kind::Direct).is_some() && att != object.id => {
+                    views.push((object.id, att));
                     Role::View { of: att }
                 }
-                _ => Role::Foreign,
+                None if reader.object(segment, Kind::Segment).is_some() => {
+                    views.push((object.id, segment));
+                    Role::View { of: segment }
+                }
+                None => Role::Foreign,
             };
-            let number = |name: &str| reader.bytes(object, "java/nio/Buffer", name);
+            let number = |name: &'static str| reader.bytes(object, "java/nio/Buffer", name);
             natives.buffers.push(Buffer {
                 id: object.id,
+                at: object.at,
                 class: object.class,
                 role,
                 capacity: number("capacity"),
                 limit: number("limit"),
                 position: number("position"),
                 address: number("address"),
+                session: 0,
             });
         }
-        natives.flatten_views();
+        segments::find(&reader, &mut natives.buffers, &mut views);
+        natives.flatten_views(views);
+        natives.buffers.sort_unstable_by_key(|buffer| (buffer.at, buffer.id));
         for object in objects.of(Kind::Cleaner) {
-            if let Some(cleaning) = cleanings.get(&object.id)
-                && cleaning.live
-                && !used.contains_key(&object.id)
-            {
-                let Cleaning { size, capacity, address, mapped, .. } = *cleaning;
-                natives.orphans.push(Orphan { cleaner: object.id, size, capacity, address, mapped });
-            }
+            let seen = objects.place(object.id).and_then(|place| used.get(place)) == Some(&true);
+            let Some(cleaning) = cleaning(&reader, object.id).filter(|cleaning| cleaning.live && !seen)
+            else {
+                continue;
+            };
+            let Cleaning { size, capacity, address, mapped, .. } = cleaning;
+            natives.orphans.push(Orphan { cleaner: object.id, size, capacity, address, mapped });
         }
         natives.read_threads(&reader);
-        natives.read_statics(&reader, &cleanings);
+        natives.read_statics(&reader);
         natives
     }
 
     /// A view of a view is a view of what owns the memory.
-    fn flatten_views(&mut self) {
-        let of: HashMap<u64, u64> = self
-            .buffers
-            .iter()
-            .filter_map(|buffer| match buffer.role {
-                Role::View { of } => Some((buffer.id, of)),
-                _ => None,
-            })
-            .collect();
+    fn flatten_views(&mut self, mut of: Vec<(u64, u64)>) {
+        of.sort_unstable();
+        let next = |id: u64| {
+            let at = of.binary_search_by_key(&id, |(view, _)| *view).ok()?;
+            of.get(at).map(|(_, viewed)| *viewed)
+        };
+        let mut pairs = Vec::with_capacity(of.len());
         for buffer in &mut self.buffers {
             if let Role::View { of: viewed } = &mut buffer.role {
                 for _ in 0..64 {
-                    match of.get(viewed) {
-                        Some(next) => *viewed = *next,
+                    match next(*viewed) {
+                        Some(further) => *viewed = further,
                         None => break,
                     }
                 }
+                pairs.push((*viewed, buffer.id));
             }
         }
+        self.views = Views::new(pairs);
     }
 
     fn read_threads(&mut self, reader: &Reader<'_>) {
-        let mut thread_of_cache: HashMap<u64, usize> = HashMap::new();
-        for object in reader.objects.of(Kind::Thread) {
-            let index = self.threads.len();
+        let mut thread_of_cache: HashMap<u64, u32> = HashMap::new();
+        let mut objects: Vec<&Object> = reader.objects.of(Kind::Thread).collect();
+        objects.sort_unstable_by_key(|object| object.at);
+        for object in objects {
+            let index = self.threads.len() as u32;
             let name = reader.reference(object, "java/lang/Thread", "name");
             let mut caches = 0;
             let holder = reader.reference(object, "java/lang/Thread", "holder");
@@ -253,7 +323,7 @@ impl Natives {
         }
     }
 
-    fn read_statics(&mut self, reader: &Reader<'_>, cleanings: &HashMap<u64, Cleaning>) {
+    fn read_statics(&mut self, reader: &Reader<'_>) {
         let counter = |kind: FieldType, value: u64| {
             if kind != FieldType::Object {
                 return Some(value);
@@ -320,52 +390,43 @@ impl Natives {
         let mut netty: Vec<_> = netty.into_iter().collect();
         netty.sort();
         statics.netty = netty.into_iter().map(|(_, counters)| counters).collect();
-        statics.cleaner_list = cleaner_list(reader, first, cleanings);
+        statics.cleaner_list = cleaner_list(reader, first);
     }
 }
 
-/// What each cleaner frees.
-fn cleanings(reader: &Reader<'_>) -> HashMap<u64, Cleaning> {
-    let mut cleanings = HashMap::new();
-    for object in reader.objects.of(Kind::Cleaner) {
-        let cleaner = ["jdk/internal/ref/Cleaner", "sun/misc/Cleaner"];
-        let field = |name: &str| {
-            cleaner.iter().find_map(|class| reader.value(object, class, name)).unwrap_or(0).cast_unsigned()
+/// What a cleaner frees; none if it is no cleaner of memory.
+fn cleaning(reader: &Reader<'_>, cleaner: u64) -> Option<Cleaning> {
+    let object = reader.object(cleaner, Kind::Cleaner)?;
+    let field = |name: &'static str| {
+        CLEANERS.iter().find_map(|class| reader.value(object, class, name)).unwrap_or(0).cast_unsigned()
+    };
+    let thunk = field("thunk");
+    // One that has run is taken from the list and points at itself.
+    let waits = field("next") != object.id;
+    if let Some(thunk) = reader.object(thunk, Kind::Deallocator) {
+        let number = |name: &'static str| reader.bytes(thunk, "java/nio/Direct*", name);
+        let capacity = number("capacity");
+        let address = number("address");
+        let size = match number("size") {
+            0 => capacity,
+            size => size,
         };
-        let thunk = field("thunk");
-        // One that has run is taken from the list and points at itself.
-        let waits = field("next") != object.id;
-        let cleaning = if let Some(thunk) = reader.object(thunk, Kind::Deallocator) {
-            let number = |name: &str| reader.bytes(thunk, "java/nio/Direct*", name);
-            let capacity = number("capacity");
-            let address = number("address");
-            let size = match number("size") {
-                0 => capacity,
-                size => size,
-            };
-            // JDK 17 clears the address when it frees; a redacted dump has no address at all.
-            Cleaning {
-                size,
-                capacity,
-                address,
-                mapped: false,
-                live: waits && (address != 0 || capacity == 0),
-            }
-        } else if let Some(thunk) = reader.object(thunk, Kind::Unmapper) {
-            let number = |name: &str| reader.bytes(thunk, "sun/nio/ch/FileChannelImpl$*", name);
-            let (size, capacity, address) = (number("size"), number("cap"), number("address"));
-            let live = waits && (address != 0 || size == 0);
-            Cleaning { size, capacity, address, mapped: true, live }
-        } else {
-            continue;
-        };
-        cleanings.insert(object.id, cleaning);
+        // JDK 17 clears the address when it frees; a redacted dump has no address at all.
+        let live = waits && (address != 0 || capacity == 0);
+        return Some(Cleaning { size, capacity, address, mapped: false, live });
     }
-    cleanings
+    let (size, capacity, address) = unmapping(reader, reader.object(thunk, Kind::Unmapper)?);
+    Some(Cleaning { size, capacity, address, mapped: true, live: waits && (address != 0 || size == 0) })
+}
+
+/// What an unmapper unmaps: bytes, capacity, address.
+pub(super) fn unmapping(reader: &Reader<'_>, unmapper: &Object) -> (u64, u64, u64) {
+    let number = |name: &'static str| reader.bytes(unmapper, "sun/nio/ch/FileChannelImpl$*", name);
+    (number("size"), number("cap"), number("address"))
 }
 
 /// Walks the JVM's own list of cleaners; none if it is not whole.
-fn cleaner_list(reader: &Reader<'_>, first: u64, cleanings: &HashMap<u64, Cleaning>) -> Option<(u64, u64)> {
+fn cleaner_list(reader: &Reader<'_>, first: u64) -> Option<(u64, u64)> {
     let (mut count, mut bytes) = (0, 0_u64);
     let mut at = first;
     for _ in 0..MAX_LINKS {
@@ -373,12 +434,11 @@ fn cleaner_list(reader: &Reader<'_>, first: u64, cleanings: &HashMap<u64, Cleani
             return (first != 0).then_some((count, bytes));
         }
         let object = reader.object(at, Kind::Cleaner)?;
-        if let Some(Cleaning { size, mapped: false, .. }) = cleanings.get(&at) {
+        if let Some(Cleaning { size, mapped: false, .. }) = cleaning(reader, at) {
             count += 1;
-            bytes = bytes.saturating_add(*size);
+            bytes = bytes.saturating_add(size);
         }
-        let next = ["jdk/internal/ref/Cleaner", "sun/misc/Cleaner"];
-        at = next.iter().find_map(|class| reader.value(object, class, "next"))?.cast_unsigned();
+        at = CLEANERS.iter().find_map(|class| reader.value(object, class, "next"))?.cast_unsigned();
     }
     None
 }

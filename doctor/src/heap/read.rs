@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::DoctorError;
 use crate::hprof::{FieldType, Header, Origin, Part, Place, split};
 
-use super::assemble::{Found, views_of};
+use super::assemble::Found;
 use super::chunks::{Chunks, chunk_bytes};
 use super::classes::Classes;
 use super::collect::{Collector, Objects};
@@ -26,14 +26,25 @@ const TEXT_LEVELS: usize = 4;
 /// An allocation whose holder is looked for.
 pub(super) struct Sought {
     /// Index of the buffer.
-    pub(super) buffer: usize,
-    /// The buffer and its views.
-    pub(super) starts: Vec<u64>,
+    pub(super) buffer: u32,
     pub(super) books: Books,
-    /// How many levels its holders are worth.
-    pub(super) levels: usize,
+    /// Whether the answer is wanted whatever it takes, or only the nearest holders.
+    pub(super) levels: u8,
     done: bool,
 }
+
+/// A buffer, its views, and the session that would free it: who holds one of them holds the memory.
+pub(super) fn starts<'a>(natives: &'a Natives, sought: &Sought) -> impl Iterator<Item = u64> + Clone + 'a {
+    let buffer = natives.buffers.get(sought.buffer as usize);
+    let session = buffer.map(|buffer| buffer.session).filter(|id| *id != 0);
+    let id = buffer.map_or(0, |buffer| buffer.id);
+    std::iter::once(id).chain(natives.views.of(id).take(MAX_VIEWS)).chain(session)
+}
+
+/// As [`Sought::levels`]: all.
+pub(super) const ALL_LEVELS: u8 = u8::MAX;
+/// Views of one buffer whose holders are looked for.
+const MAX_VIEWS: usize = 1_024;
 
 struct Pass<'a> {
     origin: &'a Origin,
@@ -46,7 +57,6 @@ struct Pass<'a> {
 /// Everything of the first two passes.
 pub(super) struct First {
     pub(super) classes: Classes,
-    pub(super) objects: Objects,
     pub(super) chunks: Chunks,
     pub(super) outcome: Outcome,
     pub(super) thread_roots: Vec<(u64, u32, u32)>,
@@ -90,26 +100,25 @@ impl Pass<'_> {
     }
 
     fn read(&self) -> io::Result<Heap> {
-        let mut first = self.first()?;
-        let natives = Natives::read(&first.classes, &first.objects);
+        let (mut first, objects) = self.first()?;
+        let natives = Natives::read(&first.classes, &objects);
+        drop(objects);
         let mut passes = if first.late { 4 } else { 2 };
         let size_bytes = self.origin.size_bytes().unwrap_or(first.outcome.ended_at);
         let mut bytes_read = size_bytes * (passes as u64 / 2 * 2 - 1);
 
-        let views = views_of(&natives);
-        let mut sought = seek(&natives, &views);
+        let mut sought = seek(&natives);
         let mut graph = Graph::default();
         let mut texts = Texts::default();
-        let mut holders: HashMap<u64, (usize, Vec<u8>)> = HashMap::new();
-        let maps: HashSet<u64> = sought
-            .iter()
-            .filter(|sought| sought.books == Books::Mapped)
-            .flat_map(|sought| sought.starts.iter().copied())
-            .collect();
+        let mut holders: HashMap<u64, (usize, Box<[u8]>)> = HashMap::new();
+        let maps = sought.iter().filter(|sought| sought.books == Books::Mapped);
+        let mut maps: Vec<u64> = maps.flat_map(|sought| starts(&natives, sought)).collect();
+        maps.sort_unstable();
         for level in 1.. {
-            let frontier = frontier(&first.classes, &graph, &mut sought, level, self.options.max_levels);
-            first.overflow |= frontier.len() > MAX_FRONTIER;
-            let targets: Vec<u64> = frontier.into_iter().take(MAX_FRONTIER).collect();
+            let mut targets =
+                frontier(&first.classes, &natives, &graph, &mut sought, level, self.options.max_levels);
+            first.overflow |= targets.len() > MAX_FRONTIER;
+            targets.truncate(MAX_FRONTIER);
             let asked = match level <= TEXT_LEVELS.max(self.options.max_levels) {
                 true => wanted_texts(&first.classes, &natives, &texts, &holders),
                 false => HashSet::new(),
@@ -117,7 +126,7 @@ impl Pass<'_> {
             if targets.is_empty() && asked.is_empty() {
                 break;
             }
-            let with_fields = targets.iter().copied().filter(|id| maps.contains(id));
+            let with_fields = targets.iter().copied().filter(|id| maps.binary_search(id).is_ok());
             let query = Query {
                 with_fields: IdSet::new(with_fields),
                 targets: IdSet::new(targets.iter().copied()),
@@ -127,15 +136,19 @@ impl Pass<'_> {
             self.progress.begin(bytes);
             let make = || Search::new(&first.classes, &query, self.header.id_bytes);
             let (searches, _) = run(self.origin, self.header, &parts, self.threads, self.progress, make)?;
+            let mut referrers = Vec::new();
+            let mut counts = vec![0_u32; query.targets.sorted().len()];
             for search in searches {
                 first.overflow |= search.overflow;
-                for (id, referrers) in search.referrers {
-                    graph.referrers.entry(id).or_default().join(referrers);
-                }
+                referrers.extend(search.referrers);
+                counts
+                    .iter_mut()
+                    .zip(search.counts)
+                    .for_each(|(sum, count)| *sum = sum.saturating_add(count));
                 holders.extend(search.holders);
                 texts.found.extend(search.found);
             }
-            graph.searched.extend(targets);
+            graph.add(query.targets.sorted(), &counts, referrers);
             texts.asked.extend(asked);
             passes += 1;
             bytes_read += bytes;
@@ -145,17 +158,19 @@ impl Pass<'_> {
     }
 
     /// The classes, then all objects.
-    fn first(&self) -> io::Result<First> {
-        let mut first = self.try_first(true)?;
-        if first.late {
-            // Not HotSpot's order: all classes first, then the objects again.
-            first = self.try_first(false)?;
-            first.late = true;
+    fn first(&self) -> io::Result<(First, Objects)> {
+        let (first, objects) = self.try_first(true)?;
+        if !first.late {
+            return Ok((first, objects));
         }
-        Ok(first)
+        // Not HotSpot's order: all classes first, then the objects again.
+        drop((first, objects));
+        let (mut first, objects) = self.try_first(false)?;
+        first.late = true;
+        Ok((first, objects))
     }
 
-    fn try_first(&self, stop_at_objects: bool) -> io::Result<First> {
+    fn try_first(&self, stop_at_objects: bool) -> io::Result<(First, Objects)> {
         let whole = [Part { from: self.begin(), end: u64::MAX }];
         let id_bytes = self.header.id_bytes;
         if !stop_at_objects {
@@ -194,9 +209,8 @@ impl Pass<'_> {
             chunks.merge(collector.chunks);
         }
         objects.index();
-        Ok(First {
+        let first = First {
             classes,
-            objects,
             chunks,
             outcome,
             thread_roots,
@@ -206,26 +220,25 @@ impl Pass<'_> {
             overflow,
             symbols_end,
             late: late && stop_at_objects,
-        })
+        };
+        Ok((first, objects))
     }
 }
 
 /// Buffers that are in no cache: who holds them is the question.
-fn seek(natives: &Natives, views: &HashMap<u64, Vec<u64>>) -> Vec<Sought> {
+fn seek(natives: &Natives) -> Vec<Sought> {
     let mut sought = Vec::new();
     for (index, buffer) in natives.buffers.iter().enumerate() {
         let (books, levels) = match buffer.role {
-            Role::Owner { .. } => (Books::Direct, usize::MAX),
+            Role::Owner { .. } | Role::Segment { reserved: true, .. } => (Books::Direct, ALL_LEVELS),
             Role::Map { .. } => (Books::Mapped, 1),
+            Role::Segment { .. } => (Books::None, ALL_LEVELS),
             Role::Foreign if buffer.capacity > 0 => (Books::None, 3),
             _ => continue,
         };
-        if natives.cached.contains_key(&buffer.id) {
-            continue;
+        if !natives.cached.contains_key(&buffer.id) {
+            sought.push(Sought { buffer: index as u32, books, levels, done: false });
         }
-        let mut starts = vec![buffer.id];
-        starts.extend(views.get(&buffer.id).into_iter().flatten().take(1_024));
-        sought.push(Sought { buffer: index, starts, books, levels, done: false });
     }
     sought
 }
@@ -233,16 +246,17 @@ fn seek(natives: &Natives, views: &HashMap<u64, Vec<u64>>) -> Vec<Sought> {
 /// What the next pass has to look for.
 fn frontier(
     classes: &Classes,
+    natives: &Natives,
     graph: &Graph,
     sought: &mut [Sought],
     level: usize,
     max_levels: usize,
 ) -> Vec<u64> {
     let reached = graph.reached(classes, false);
-    for sought in sought.iter_mut() {
-        sought.done |=
-            level > sought.levels.min(max_levels) || sought.starts.iter().any(|id| reached.has(*id));
+    for sought in sought.iter_mut().filter(|sought| !sought.done) {
+        let beyond = level > max_levels || sought.levels != ALL_LEVELS && level > usize::from(sought.levels);
+        sought.done = beyond || starts(natives, sought).any(|id| reached.has(id));
     }
-    let starts = sought.iter().filter(|sought| !sought.done).flat_map(|sought| sought.starts.iter().copied());
-    graph.open(classes, starts)
+    graph
+        .open(classes, sought.iter().filter(|sought| !sought.done).flat_map(|sought| starts(natives, sought)))
 }

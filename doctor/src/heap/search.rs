@@ -10,51 +10,38 @@ use super::pass::PartVisitor;
 
 /// Referrers that are kept of an object; more are counted.
 pub(crate) const MAX_REFERRERS: usize = 16;
-/// Referrers in all that one pass keeps.
-const MAX_HITS: usize = 1 << 18;
+/// Referrers in all that one thread keeps in a pass.
+const MAX_HITS: usize = 1 << 19;
 /// Longer texts are cut.
 const MAX_TEXT: usize = 16 << 10;
 /// Texts in all that one pass keeps.
 const MAX_TEXTS_BYTES: usize = 16 << 20;
 /// Fields of a holder that are kept to find the name of a mapped file.
 const MAX_FIELDS: usize = 2 << 10;
+/// Fields of holders in all that one thread keeps in a pass.
+const MAX_HOLDERS_BYTES: usize = 8 << 20;
+/// A class that is not known.
+const NO_CLASS: u32 = u32::MAX;
 
-/// How an object is held.
+/// How an object is held. Classes are their indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum By {
-    /// By a field of an object: its id, index of its class, offset of the field.
-    Field(u64, usize, u32),
-    /// By an element of an array: its id, id of its class, index.
-    Element(u64, u64, u64),
-    /// By a static field: id of the class, symbol of the name.
-    Static(u64, u64),
+    /// By a field of an object: its id, its class, offset of the field.
+    Field(u64, u32, u32),
+    /// By an element of an array: its id, its class, index.
+    Element(u64, u32, u32),
+    /// By a static field: the class, symbol of the name.
+    Static(u32, u64),
     /// By the JVM.
     Root(Root),
 }
 
-/// A referrer: where it stands in the dump, and how it refers.
+/// A reference to one of the objects that are looked for: where it stands in the dump, and how it refers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Referrer {
+    pub(crate) target: u64,
     pub(crate) at: u64,
     pub(crate) by: By,
-}
-
-/// Who refers to one object.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Referrers {
-    pub(crate) list: Vec<Referrer>,
-    /// All of them, those not kept included.
-    pub(crate) count: u64,
-}
-
-impl Referrers {
-    /// The first of both, in the order of the file.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.list.extend(other.list);
-        self.list.sort();
-        self.list.truncate(MAX_REFERRERS);
-        self.count += other.count;
-    }
 }
 
 /// An object that was asked for by its id.
@@ -82,13 +69,16 @@ pub(crate) struct Search<'a> {
     classes: &'a Classes,
     query: &'a Query,
     id_bytes: usize,
-    pub(crate) referrers: HashMap<u64, Referrers>,
-    pub(crate) holders: HashMap<u64, (usize, Vec<u8>)>,
+    /// In the order of the file, as far as this thread read it.
+    pub(crate) referrers: Vec<Referrer>,
+    /// How many each of the targets has, those not kept included.
+    pub(crate) counts: Vec<u32>,
+    pub(crate) holders: HashMap<u64, (usize, Box<[u8]>)>,
     pub(crate) found: HashMap<u64, Found>,
-    hits: usize,
+    holder_bytes: usize,
     text_bytes: usize,
     pub(crate) overflow: bool,
-    array: (u64, u64, u64),
+    array: (u64, u64, u32),
     text: Option<(u64, FieldType)>,
 }
 
@@ -98,10 +88,11 @@ impl<'a> Search<'a> {
             classes,
             query,
             id_bytes,
-            referrers: HashMap::new(),
+            referrers: Vec::new(),
+            counts: vec![0; query.targets.sorted().len()],
             holders: HashMap::new(),
             found: HashMap::new(),
-            hits: 0,
+            holder_bytes: 0,
             text_bytes: 0,
             overflow: false,
             array: (0, 0, 0),
@@ -111,17 +102,19 @@ impl<'a> Search<'a> {
 
     #[cold]
     fn hit(&mut self, at: u64, target: u64, by: By) {
-        let referrers = self.referrers.entry(target).or_default();
-        referrers.count += 1;
-        if referrers.list.len() >= MAX_REFERRERS {
+        let Some(count) = self.query.targets.place(target).and_then(|place| self.counts.get_mut(place))
+        else {
+            return;
+        };
+        *count = count.saturating_add(1);
+        if *count as usize > MAX_REFERRERS {
             return;
         }
-        if self.hits >= MAX_HITS {
+        if self.referrers.len() >= MAX_HITS {
             self.overflow = true;
             return;
         }
-        self.hits += 1;
-        referrers.list.push(Referrer { at, by });
+        self.referrers.push(Referrer { target, at, by });
     }
 
     #[cold]
@@ -130,13 +123,18 @@ impl<'a> Search<'a> {
             let from = *offset as usize;
             let target = number(fields.get(from..from + self.id_bytes).unwrap_or_default());
             if target != id && self.query.targets.contains(target) {
-                self.hit(at, target, By::Field(id, index, *offset));
-                if self.query.with_fields.contains(target) && self.holders.len() < MAX_HITS {
+                self.hit(at, target, By::Field(id, index as u32, *offset));
+                if self.query.with_fields.contains(target) && self.holder_bytes < MAX_HOLDERS_BYTES {
                     let kept = fields.get(..fields.len().min(MAX_FIELDS)).unwrap_or_default();
-                    self.holders.entry(id).or_insert_with(|| (index, kept.to_vec()));
+                    self.holder_bytes += kept.len() + 64;
+                    self.holders.entry(id).or_insert_with(|| (index, kept.into()));
                 }
             }
         }
+    }
+
+    fn class_of(&self, id: u64) -> u32 {
+        self.classes.index(id).map_or(NO_CLASS, |index| index as u32)
     }
 
     fn room(&mut self, bytes: usize) -> bool {
@@ -156,7 +154,8 @@ impl Visitor for Search<'_> {
     fn class(&mut self, at: u64, class: ClassDump<'_>) {
         for (name, kind, value) in class.statics() {
             if kind == FieldType::Object && self.query.targets.contains(value) {
-                self.hit(at, value, By::Static(class.id, name));
+                let class = self.class_of(class.id);
+                self.hit(at, value, By::Static(class, name));
             }
         }
     }
@@ -181,7 +180,7 @@ impl Visitor for Search<'_> {
     }
 
     fn object_array(&mut self, at: u64, id: u64, class: u64, _count: u32) -> Reading {
-        self.array = (at, id, class);
+        self.array = (at, id, self.class_of(class));
         Reading::Show
     }
 
@@ -190,7 +189,8 @@ impl Visitor for Search<'_> {
         for (index, bytes) in ids.chunks_exact(self.id_bytes).enumerate() {
             let target = number(bytes);
             if self.query.targets.contains(target) {
-                self.hit(at, target, By::Element(id, class, first + index as u64));
+                let index = first.saturating_add(index as u64);
+                self.hit(at, target, By::Element(id, class, u32::try_from(index).unwrap_or(u32::MAX)));
             }
         }
     }

@@ -3,6 +3,9 @@
 //! [`Origin`] is the file, [`Walk`] goes over its records and shows them to a [`Visitor`]. Everything is u64, no length is
 //! believed before its bytes are there, arrays pass in pieces. Input is untrusted.
 
+mod gzip;
+mod inflate;
+mod pipe;
 mod source;
 mod split;
 mod visitor;

@@ -1,37 +1,29 @@
 //! Where a dump's bytes come from: a plain file, read by position, or gzip of any number of members.
 //!
-//! What the content is decides, not its name. A gzip file that was inflated once is known member by member and can be read
-//! from any place afterwards, for the price of inflating at most the member before it; `jcmd GC.heap_dump -gz` writes members
-//! of 1 MiB. Input is untrusted: damage ends the data at that place and is told by [`Reader::problem`].
+//! What the content is decides, not its name. A gzip file that was inflated once can be read from any place afterwards, for the
+//! price of inflating what lies between that and the point before it which was noted. Input is untrusted: damage ends the data at
+//! that place and is told by [`Reader::problem`].
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
-use flate2::bufread::GzDecoder;
-
+use super::gzip::{Decoder, GZIP, Point, Points};
+use super::pipe::Piped;
 use crate::DoctorError;
-use crate::language::{Text, text};
-
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// What the inflating thread hands over at once.
-const BLOCK: usize = 256 << 10;
-/// Members that are remembered; later ones are reached by inflating from the last of these.
-const MAX_MEMBERS: usize = 1 << 20;
+use crate::language::Text;
 
 /// Where the bytes are.
 #[derive(Debug)]
-enum Store {
+pub(super) enum Store {
     File(File),
     Memory(Vec<u8>),
 }
 
 impl Store {
-    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+    pub(super) fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             Self::File(file) => file.read_at(into, at),
             Self::Memory(bytes) => {
@@ -54,17 +46,17 @@ pub struct Origin {
 
 /// What is known of a gzip file once it was inflated to its end.
 #[derive(Debug)]
-struct Inflated {
-    members: Vec<Member>,
+pub(super) struct Inflated {
+    points: Vec<Point>,
+    members: usize,
     size_bytes: u64,
     problem: Option<Text>,
 }
 
-/// Where a gzip member begins, in the file and in what it inflates to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Member {
-    stored_at: u64,
-    at: u64,
+impl Inflated {
+    pub(super) fn new(points: Points, size_bytes: u64, problem: Option<Text>) -> Self {
+        Self { points: points.list, members: points.members, size_bytes, problem }
+    }
 }
 
 impl Origin {
@@ -121,7 +113,7 @@ impl Origin {
 
     /// Gzip members, once known; 0 for a plain file.
     pub fn members(&self) -> usize {
-        self.inflated.get().map_or(0, |known| known.members.len())
+        self.inflated.get().map_or(0, |known| known.members)
     }
 
     /// What is wrong with the gzip data, once known.
@@ -131,18 +123,27 @@ impl Origin {
 
     /// Whether several readers at different places cost about as much as one.
     pub fn is_divisible(&self) -> bool {
-        !self.gzip || self.inflated.get().is_some_and(|known| known.members.len() > 1)
+        !self.gzip || self.inflated.get().is_some_and(|known| known.points.len() > 1)
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.file
+    }
+
+    /// What a first reading learned.
+    pub(super) fn is_inflated(&self, inflated: Inflated) {
+        let _ = self.inflated.set(inflated);
     }
 
     /// A reader for any place. Of gzip that was not yet inflated to its end, only going forward is cheap.
     pub fn reader(&self) -> Reader<'_> {
         Reader(match self.gzip {
             false => Kind::Plain(&self.file),
-            true => Kind::Gzip(Box::new(GzipReader { origin: self, decoder: None, at: 0 })),
+            true => Kind::Gzip(Box::new(GzipReader { origin: self, decoder: None })),
         })
     }
 
-    /// A reader from the beginning; gzip is inflated by a thread of its own, and what it learns of members is kept.
+    /// A reader from the beginning; gzip is inflated by other threads, and where it can be read from is kept.
     pub fn stream(&self) -> Reader<'_> {
         Reader(match self.gzip {
             false => Kind::Plain(&self.file),
@@ -192,129 +193,9 @@ impl Reader<'_> {
     pub fn problem(&self) -> Option<Text> {
         match &self.0 {
             Kind::Plain(_) => None,
-            Kind::Gzip(reader) => reader.decoder.as_ref().and_then(|decoder| decoder.problem.clone()),
-            Kind::Piped(reader) => reader.origin.problem().cloned(),
+            Kind::Gzip(reader) => reader.decoder.as_ref().and_then(Decoder::problem).cloned(),
+            Kind::Piped(reader) => reader.origin().problem().cloned(),
         }
-    }
-}
-
-/// A file from a place on, as `Read`.
-#[derive(Debug)]
-struct From {
-    file: Arc<Store>,
-    at: u64,
-}
-
-impl Read for From {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(into, self.at)?;
-        self.at += count as u64;
-        Ok(count)
-    }
-}
-
-/// Counts what is taken from a buffered reader, and so knows where a gzip member ends.
-#[derive(Debug)]
-struct Counted {
-    inner: BufReader<From>,
-    at: u64,
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(into)?;
-        self.consume(count);
-        Ok(count)
-    }
-}
-
-impl BufRead for Counted {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.at += count as u64;
-        self.inner.consume(count);
-    }
-}
-
-/// Inflates member after member. Damage is the end of the data.
-#[derive(Debug)]
-struct Members {
-    decoder: Option<GzDecoder<Counted>>,
-    /// Bytes inflated, from the beginning of the dump.
-    at: u64,
-    begun: Vec<Member>,
-    problem: Option<Text>,
-}
-
-impl Members {
-    fn from(file: &Arc<Store>, member: Member) -> Self {
-        let from = From { file: Arc::clone(file), at: member.stored_at };
-        let counted = Counted { inner: BufReader::with_capacity(128 << 10, from), at: member.stored_at };
-        Self { decoder: Some(GzDecoder::new(counted)), at: member.at, begun: vec![member], problem: None }
-    }
-
-    /// Up to `into.len()` bytes, 0 at the end.
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let Some(decoder) = &mut self.decoder else { return Ok(0) };
-            match decoder.read(into) {
-                Ok(0) if into.is_empty() => return Ok(0),
-                Ok(0) => self.next_member()?,
-                Ok(count) => {
-                    self.at += count as u64;
-                    return Ok(count);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-                    let stored_at = decoder.get_ref().at;
-                    let what = match error.kind() {
-                        UnexpectedEof => text!("the gzip data is cut off", "gzip 数据被截断"),
-                        InvalidData | InvalidInput => {
-                            text!("the gzip data is damaged ({error})", "gzip 数据已损坏（{error}）")
-                        }
-                        _ => return Err(error),
-                    };
-                    self.problem = Some(text!(
-                        "{what} near byte {stored_at} of the file, after {inflated} inflated bytes",
-                        "{what}：在文件第 {stored_at} 字节附近，已解压 {inflated} 字节",
-                        inflated = self.at;
-                        what
-                    ));
-                    self.decoder = None;
-                }
-            }
-        }
-    }
-
-    fn next_member(&mut self) -> io::Result<()> {
-        let Some(decoder) = self.decoder.take() else { return Ok(()) };
-        let mut rest = decoder.into_inner();
-        let stored_at = rest.at;
-        let head = rest.fill_buf()?;
-        // One byte at the end of the buffer may be the first of two: the decoder itself will say if it is none.
-        let begins = match head.len() {
-            0 => return Ok(()),
-            1 => head.first() == GZIP.first(),
-            _ => head.starts_with(&GZIP),
-        };
-        if !begins {
-            if head.iter().any(|byte| *byte != 0) {
-                self.problem = Some(text!(
-                    "what follows the gzip data at byte {stored_at} is not gzip",
-                    "第 {stored_at} 字节处 gzip 数据之后的内容不是 gzip"
-                ));
-            }
-            return Ok(());
-        }
-        if self.begun.len() < MAX_MEMBERS {
-            self.begun.push(Member { stored_at, at: self.at });
-        }
-        self.decoder = Some(GzDecoder::new(rest));
-        Ok(())
     }
 }
 
@@ -322,179 +203,32 @@ impl Members {
 #[derive(Debug)]
 struct GzipReader<'a> {
     origin: &'a Origin,
-    decoder: Option<Members>,
-    at: u64,
+    decoder: Option<Decoder>,
 }
 
 impl GzipReader<'_> {
     fn fill(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let start = match self.origin.inflated.get() {
-            Some(known) => {
-                let after = known.members.partition_point(|member| member.at <= at);
-                known.members.get(after.saturating_sub(1)).copied()
-            }
-            None => None,
+        let first = Point::member(0, 0);
+        let points = self.origin.inflated.get().map_or(&[][..], |known| &known.points);
+        let after = points.partition_point(|point| point.at <= at);
+        let start = points.get(after.saturating_sub(1)).unwrap_or(&first);
+        let decoder = self.decoder.get_or_insert_with(|| Decoder::from(&self.origin.file, start, None));
+        if decoder.at() > at || decoder.at() < start.at {
+            decoder.seek(start);
         }
-        .unwrap_or(Member { stored_at: 0, at: 0 });
-        let decoder = match &mut self.decoder {
-            Some(decoder) if self.at <= at && start.at <= self.at => decoder,
-            slot => {
-                self.at = start.at;
-                slot.insert(Members::from(&self.origin.file, start))
-            }
-        };
-        let mut scratch = [0; 16 << 10];
-        while self.at < at {
-            let most = scratch.len().min(usize::try_from(at - self.at).unwrap_or(usize::MAX));
-            match decoder.read(&mut scratch[..most])? {
-                0 => return Ok(0),
-                count => self.at += count as u64,
+        while decoder.at() < at {
+            if decoder.skip(at - decoder.at())? == 0 {
+                return Ok(0);
             }
         }
         let mut done = 0;
-        while done < into.len() {
-            match decoder.read(&mut into[done..])? {
+        while let Some(room) = into.get_mut(done..).filter(|room| !room.is_empty()) {
+            match decoder.read(room)? {
                 0 => break,
                 count => done += count,
             }
         }
-        self.at += done as u64;
         Ok(done)
-    }
-}
-
-/// Gzip from the beginning, inflated by another thread.
-#[derive(Debug)]
-struct Piped<'a> {
-    origin: &'a Origin,
-    full: Option<Receiver<Block>>,
-    empty: Option<SyncSender<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
-    block: Vec<u8>,
-    used: usize,
-    at: u64,
-}
-
-#[derive(Debug)]
-enum Block {
-    Bytes(Vec<u8>),
-    End(Inflated),
-    Failed(io::Error),
-}
-
-impl<'a> Piped<'a> {
-    fn start(origin: &'a Origin) -> Self {
-        let (full_sender, full) = sync_channel(4);
-        let (empty, empty_receiver) = sync_channel::<Vec<u8>>(8);
-        let file = Arc::clone(&origin.file);
-        let thread = std::thread::spawn(move || inflate(&file, &full_sender, &empty_receiver));
-        Self {
-            origin,
-            full: Some(full),
-            empty: Some(empty),
-            thread: Some(thread),
-            block: Vec::new(),
-            used: 0,
-            at: 0,
-        }
-    }
-
-    fn next_block(&mut self) -> io::Result<bool> {
-        let done = std::mem::take(&mut self.block);
-        self.used = 0;
-        let Some(full) = &self.full else { return Ok(false) };
-        if let Some(empty) = &self.empty
-            && done.capacity() > 0
-        {
-            // No room means that enough blocks go round.
-            let _ = empty.try_send(done);
-        }
-        match full.recv() {
-            Ok(Block::Bytes(block)) => {
-                self.block = block;
-                Ok(true)
-            }
-            Ok(Block::End(inflated)) => {
-                self.full = None;
-                let _ = self.origin.inflated.set(inflated);
-                Ok(false)
-            }
-            Ok(Block::Failed(error)) => {
-                self.full = None;
-                Err(error)
-            }
-            Err(_) => Err(io::Error::other("the inflating thread ended")),
-        }
-    }
-
-    fn fill(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        debug_assert!(at >= self.at, "a pipe goes forward");
-        let mut done = 0;
-        loop {
-            let rest = &self.block[self.used..];
-            if rest.is_empty() {
-                if done == into.len() && self.at >= at {
-                    return Ok(done);
-                }
-                if !self.next_block()? {
-                    return Ok(done);
-                }
-                continue;
-            }
-            if self.at < at {
-                let most = rest.len().min(usize::try_from(at - self.at).unwrap_or(usize::MAX));
-                self.used += most;
-                self.at += most as u64;
-                continue;
-            }
-            let most = rest.len().min(into.len() - done);
-            if most == 0 {
-                return Ok(done);
-            }
-            into[done..done + most].copy_from_slice(&rest[..most]);
-            self.used += most;
-            self.at += most as u64;
-            done += most;
-        }
-    }
-}
-
-impl Drop for Piped<'_> {
-    fn drop(&mut self) {
-        // Closed channels end the thread.
-        self.full = None;
-        self.empty = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn inflate(file: &Arc<Store>, full: &SyncSender<Block>, empty: &Receiver<Vec<u8>>) {
-    let mut members = Members::from(file, Member { stored_at: 0, at: 0 });
-    loop {
-        let mut block = empty.try_recv().unwrap_or_default();
-        block.resize(BLOCK, 0);
-        let mut filled = 0;
-        while filled < BLOCK {
-            match members.read(&mut block[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) => {
-                    let _ = full.send(Block::Failed(error));
-                    return;
-                }
-            }
-        }
-        block.truncate(filled);
-        if !block.is_empty() && full.send(Block::Bytes(block)).is_err() {
-            return;
-        }
-        if filled < BLOCK {
-            let Members { begun, at, problem, .. } = members;
-            let _ = full.send(Block::End(Inflated { members: begun, size_bytes: at, problem }));
-            return;
-        }
     }
 }
 
@@ -580,6 +314,84 @@ mod tests {
         assert!(problem.unwrap().contains("not gzip"));
         std::fs::write(&path, [&stored[..], &[0; 512]].concat()).unwrap();
         assert_eq!(read_all(Origin::open(&path).unwrap().stream()), (content, None));
+    }
+
+    /// Bytes of which a third is noise.
+    fn mixed(size: usize) -> Vec<u8> {
+        let mut noise = 0x1234_5678_9abc_def1_u64;
+        let mut byte = |at: usize| {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            if at.is_multiple_of(3) { noise as u8 } else { (at >> 6) as u8 }
+        };
+        (0..size).map(&mut byte).collect()
+    }
+
+    fn check_everywhere(origin: &Origin, content: &[u8]) {
+        let (read, problem) = read_all(origin.stream());
+        assert_eq!(problem, None);
+        assert!(read == content);
+        assert_eq!(origin.size_bytes(), Some(content.len() as u64));
+        let mut reader = origin.reader();
+        for part in [9, 0, 3, 4, 1, 7, 7, 2] {
+            let at = content.len() / 10 * part + 17;
+            let mut piece = vec![0; 70_000];
+            let count = reader.fill(at as u64, &mut piece).unwrap();
+            assert!(piece[..count] == content[at..content.len().min(at + 70_000)], "at {at}");
+            assert!(reader.problem().is_none());
+        }
+    }
+
+    #[test]
+    fn a_single_member_is_read_from_places_in_it() {
+        let content = mixed(20 << 20);
+        let origin = Origin::of_bytes(Path::new("single"), gzip(&content));
+        check_everywhere(&origin, &content);
+        assert_eq!(origin.members(), 1);
+        let points = &origin.inflated.get().unwrap().points;
+        assert!((4..=6).contains(&points.len()), "{} points", points.len());
+        assert!(origin.is_divisible());
+    }
+
+    #[test]
+    fn members_are_inflated_side_by_side_whatever_looks_like_one() {
+        let mut content = mixed(6 << 20);
+        // Members that are stored as they are show these as they are.
+        for at in (1_000..content.len() - 20).step_by(50_000) {
+            content[at..at + 10].copy_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
+        }
+        let stored = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        let packed = content.chunks(300_000).enumerate();
+        let packed: Vec<u8> =
+            packed.flat_map(|(at, piece)| if at % 2 == 0 { stored(piece) } else { gzip(piece) }).collect();
+        let origin = Origin::of_bytes(Path::new("members"), packed.clone());
+        check_everywhere(&origin, &content);
+        assert_eq!(origin.members(), content.len().div_ceil(300_000));
+
+        // Damage in the middle ends the data there.
+        let mut damaged = packed;
+        let middle = damaged.len() / 2;
+        damaged[middle..middle + 64].fill(0x55);
+        let (read, problem) = read_all(Origin::of_bytes(Path::new("damaged"), damaged).stream());
+        assert!(read.len() > 2 << 20 && read.len() < content.len());
+        assert!(problem.unwrap().contains("damaged"));
+    }
+
+    #[test]
+    fn long_members_among_short_ones_are_inflated_in_order() {
+        let content = mixed(9 << 20);
+        let (short, long) = content.split_at(1 << 20);
+        let (long, last) = long.split_at(7 << 20);
+        let packed: Vec<u8> =
+            short.chunks(100_000).chain([long]).chain(last.chunks(100_000)).flat_map(gzip).collect();
+        let origin = Origin::of_bytes(Path::new("long"), packed);
+        check_everywhere(&origin, &content);
+        assert_eq!(origin.members(), 11 + 1 + 11);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The account as JSON. The schema is documented in `docs/doctor.md`; fields are added, never renamed.
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::account::{Account, Class, Holds, Line, Reconciled, Sum};
@@ -39,7 +40,7 @@ fn allocation(heap: &Heap, allocation: &Allocation) -> Value {
     let name = |thread: Option<usize>| thread.and_then(|index| heap.threads.get(index)?.name.as_deref());
     let mut value = json!({
         "object": format!("{:#x}", allocation.id),
-        "class": allocation.class,
+        "class": allocation.class.as_str(),
         "kind": Class::of(allocation).name(),
         "books": books(allocation.books),
         "bytes": allocation.bytes,
@@ -70,8 +71,44 @@ fn allocation(heap: &Heap, allocation: &Allocation) -> Value {
     value
 }
 
-/// The account of one dump as JSON, what is said in it in a language.
+/// The account of one dump as JSON, what is said in it in a language. Written allocation by allocation: there may be many.
+#[derive(Debug, Clone, Copy)]
+pub struct Json<'a> {
+    /// The dump's heap.
+    pub heap: &'a Heap,
+    /// Its account.
+    pub account: &'a Account,
+    /// The language of texts.
+    pub language: Language,
+}
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { heap, account, language } = *self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("allocations", &Allocations(heap))?;
+        for (key, value) in sums(heap, account, language).as_object().into_iter().flatten() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+struct Allocations<'a>(&'a Heap);
+
+impl Serialize for Allocations<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.allocations.iter().map(|each| allocation(self.0, each)))
+    }
+}
+
+/// The same as a value, for accounts that are not large.
 pub fn json(heap: &Heap, account: &Account, language: Language) -> Value {
+    serde_json::to_value(Json { heap, account, language }).unwrap_or_default()
+}
+
+/// All but the allocations.
+fn sums(heap: &Heap, account: &Account, language: Language) -> Value {
     let condition = &heap.condition;
     let lines = account.lines.iter().map(|Line { class, books: of, sum: total }| {
         let mut line = sum(*total);
@@ -176,7 +213,6 @@ pub fn json(heap: &Heap, account: &Account, language: Language) -> Value {
         "groups": groups.collect::<Vec<_>>(),
         "thread_buffers": threads.collect::<Vec<_>>(),
         "owners": owners.collect::<Vec<_>>(),
-        "allocations": heap.allocations.iter().map(|each| allocation(heap, each)).collect::<Vec<_>>(),
         "conclusions": conclusions.collect::<Vec<_>>(),
         "conclusive": account.conclusions.iter().all(|conclusion| conclusion.holds == Holds::Yes),
     })

@@ -11,7 +11,7 @@ mod text;
 
 pub use format::{bytes, size};
 pub use html::html;
-pub use json::json;
+pub use json::{Json, json};
 pub use terminal::Layout;
 pub use text::text;
 

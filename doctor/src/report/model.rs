@@ -151,7 +151,10 @@ pub(super) fn label(class: Class, books: Books) -> Text {
         (Class::Unknown, _) => text!("no holder found", "未找到持有者"),
         (Class::Mapped, _) => text!("mapped files", "映射文件（mmap）"),
         (Class::Image, _) => text!("the JDK's own image", "JDK 自身的模块映像"),
-        (Class::Foreign, _) => text!("other native memory", "其他堆外内存"),
+        (Class::Foreign, Books::Direct) => {
+            text!("memory segments of automatic arenas", "自动 arena 的内存段")
+        }
+        (Class::Foreign, _) => text!("other native memory, memory segments", "其他堆外内存、内存段"),
     }
 }
 

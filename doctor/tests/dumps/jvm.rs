@@ -61,9 +61,9 @@ struct Jvm {
 }
 
 impl Jvm {
-    fn start(home: &Path, flags: &[&str]) -> Self {
+    fn start(home: &Path, program: &str, flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jvm/Broker.java");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/jvm/{program}.java"));
         let classes = dir.path().join("classes");
         done(Command::new(home.join("bin/javac")).arg("-d").arg(&classes).arg(source));
         let data = dir.path().join("data");
@@ -77,7 +77,7 @@ impl Jvm {
             .args(flags)
             .arg("-cp")
             .arg(&classes)
-            .arg("Broker")
+            .arg(program)
             .arg(&data)
             .stdout(Stdio::piped())
             .spawn()
@@ -227,7 +227,7 @@ fn exact(flags: &[&str], page_aligned: bool) {
     }
     for (major, home) in jdks {
         println!("JDK {major} at {}", home.display());
-        let jvm = Jvm::start(&home, flags);
+        let jvm = Jvm::start(&home, "Broker", flags);
         // With all objects, the dropped ones too, which a collection during the start may have freed on a small heap.
         let (heap, account) = jvm.dump("all", &["-all"]);
         check(&jvm, &heap, &account, page_aligned);
@@ -265,4 +265,47 @@ fn every_thread_buffer_and_byte_of_a_jvm_is_what_it_says() {
 #[test]
 fn page_alignment_wide_references_and_another_collector_change_nothing() {
     exact(&["-XX:+UseParallelGC", "-XX:-UseCompressedOops", "-Dsun.nio.PageAlignDirectMemory=true"], true);
+}
+
+#[test]
+fn memory_of_arenas_is_counted_once_with_its_holder() {
+    for (major, home) in jdks().into_iter().filter(|(major, _)| *major >= 22) {
+        println!("JDK {major} at {}", home.display());
+        let jvm = Jvm::start(&home, "Arenas", &[]);
+        let (heap, account) = jvm.dump("heap", &[]);
+        let truth = &jvm.truth;
+        let held = |books: Books| -> BTreeMap<String, u64> {
+            let each = heap
+                .allocations
+                .iter()
+                .filter(|each| each.books == books && each.class.starts_with("jdk.internal.foreign."));
+            each.map(|each| {
+                let Held::Objects(holder) = &each.held else { panic!("{each:?}") };
+                assert!(holder.complete, "{each:?}");
+                (holder.owner.to_string(), each.capacity)
+            })
+            .collect()
+        };
+        let expected = |name: &str| -> BTreeMap<String, u64> {
+            let sizes = truth[name].as_object().unwrap().iter();
+            sizes.map(|(owner, size)| (owner.clone(), size.as_u64().unwrap())).collect()
+        };
+        assert_eq!(held(Books::Direct), expected("automatic"));
+        assert_eq!(held(Books::None), expected("explicit"));
+        assert_eq!(held(Books::Mapped), expected("map"));
+        assert_eq!(heap.views, truth["views"].as_u64().unwrap());
+        assert!(
+            account.direct.is_exact() && account.mapped.is_exact(),
+            "{:?} {:?}",
+            account.direct,
+            account.mapped
+        );
+        let found = account.direct.found;
+        let pool = serde_json::json!({
+            "buffers": found.count, "bytes": found.bytes, "capacity_bytes": found.capacity_bytes,
+        });
+        assert_eq!(pool, truth["direct"]);
+        let foreign = account.sum(Class::Foreign).count;
+        assert_eq!(foreign, (expected("automatic").len() + expected("explicit").len()) as u64);
+    }
 }

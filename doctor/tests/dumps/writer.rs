@@ -12,6 +12,7 @@ pub(crate) enum Value {
     Ref(u64),
     Int(u32),
     Long(u64),
+    Byte(u8),
 }
 
 impl Value {
@@ -20,6 +21,7 @@ impl Value {
             Self::Ref(_) => 2,
             Self::Int(_) => 10,
             Self::Long(_) => 11,
+            Self::Byte(_) => 8,
         }
     }
 }
@@ -27,6 +29,8 @@ impl Value {
 /// Collects records; sub-records one by one, so that they can be put into any order and cut anywhere.
 pub(crate) struct Writer {
     pub(crate) id_bytes: usize,
+    /// Whether numbers are written as zeros, as those do that redact a dump.
+    without_numbers: bool,
     symbols: HashMap<String, u64>,
     classes: HashMap<String, u64>,
     next: u64,
@@ -55,6 +59,7 @@ impl Writer {
     pub(crate) fn new(id_bytes: usize) -> Self {
         Self {
             id_bytes,
+            without_numbers: false,
             symbols: HashMap::new(),
             classes: HashMap::new(),
             next: 0x1000,
@@ -77,8 +82,11 @@ impl Writer {
     fn value(&self, value: Value) -> Vec<u8> {
         match value {
             Value::Ref(id) => self.id(id),
+            Value::Int(_) if self.without_numbers => vec![0; 4],
+            Value::Long(_) if self.without_numbers => vec![0; 8],
             Value::Int(value) => value.to_be_bytes().to_vec(),
             Value::Long(value) => value.to_be_bytes().to_vec(),
+            Value::Byte(value) => vec![value],
         }
     }
 
@@ -279,8 +287,16 @@ pub(crate) const FILE: &str = "/kafka/t-0/00000000000000000000.index";
 
 /// A broker as JDK 8 lays it out: caches of three threads, a call in flight, a leak with a view, a map, garbage in a circle.
 pub(crate) fn broker(id_bytes: usize) -> Writer {
+    fill(Writer::new(id_bytes))
+}
+
+/// The same with zeros for all numbers.
+pub(crate) fn broker_without_numbers(id_bytes: usize) -> Writer {
+    fill(Writer { without_numbers: true, ..Writer::new(id_bytes) })
+}
+
+fn fill(mut w: Writer) -> Writer {
     use Value::{Int, Long, Ref};
-    let mut w = Writer::new(id_bytes);
     let (l, i, j) = (2, 10, 11);
     w.class("java/lang/Object", "", &[], &[]);
     w.class("java/lang/String", "java/lang/Object", &[("value", l)], &[]);

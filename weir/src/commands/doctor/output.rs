@@ -1,10 +1,11 @@
 //! How and where a report is written: format, language, terminal or file.
 
 use std::fs;
-use std::io::{IsTerminal, stdout};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use weir_doctor::findings::{Language, Layout};
 
 use crate::commands::print;
@@ -74,6 +75,26 @@ impl Output {
             None => print(text),
             Some(file) => {
                 fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
+            }
+        }
+    }
+
+    /// Writes the report as JSON, piece by piece.
+    pub(crate) fn write_json(&self, report: &impl Serialize) -> Result<(), String> {
+        let write = |out: &mut dyn Write| {
+            let mut out = BufWriter::new(out);
+            serde_json::to_writer_pretty(&mut out, report)?;
+            out.write_all(b"\n")?;
+            out.flush()
+        };
+        match &self.output {
+            None => match write(&mut stdout().lock()) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+                _ => Ok(()),
+            },
+            Some(file) => {
+                let written = fs::File::create(file).and_then(|mut out| write(&mut out));
+                written.map_err(|error| format!("cannot write {}: {error}", file.display()))
             }
         }
     }

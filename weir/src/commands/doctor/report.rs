@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use weir_doctor::evidence::Evidence;
 use weir_doctor::findings::{Finding, Language, diagnose, evidence_text, findings_text};
@@ -13,12 +14,15 @@ use super::read::{Input, ReadDump};
 /// Writes what the evidence means. A dump that cannot be read does not keep the rest from being reported.
 pub(super) fn run(input: &Input, output: &Output) -> Result<ExitCode, String> {
     let findings = diagnose(&input.evidence, &input.dumps());
-    let text = match output.format {
-        Format::Json => format!("{:#}\n", json_of(input, &findings, output.language())),
-        Format::Html => report::html(&input.evidence, &input.dumps(), &findings, output.language()),
-        Format::Text => text_of(input, &findings, output),
-    };
-    output.write(&text)?;
+    match output.format {
+        Format::Json => {
+            output.write_json(&Document { input, findings: &findings, language: output.language() })?
+        }
+        Format::Html => {
+            output.write(&report::html(&input.evidence, &input.dumps(), &findings, output.language()))?
+        }
+        Format::Text => output.write(&text_of(input, &findings, output))?,
+    }
     input.verdict()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -33,11 +37,25 @@ fn text_of(input: &Input, findings: &[Finding], output: &Output) -> String {
     text + &findings_text(findings, layout)
 }
 
-fn json_of(input: &Input, findings: &[Finding], language: Language) -> Value {
-    let findings: Vec<_> = findings.iter().map(|finding| finding.to_json(language)).collect();
-    let dumps: Vec<_> =
-        input.dumps.iter().map(|dump| report::json(&dump.heap, &dump.account, language)).collect();
-    json!({ "files": files(&input.evidence, language), "dumps": dumps, "findings": findings })
+/// All of it as JSON.
+struct Document<'a> {
+    input: &'a Input,
+    findings: &'a [Finding],
+    language: Language,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { input, findings, language } = *self;
+        let dumps = input.dumps.iter();
+        let dumps = dumps.map(|dump| report::Json { heap: &dump.heap, account: &dump.account, language });
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("dumps", &dumps.collect::<Vec<_>>())?;
+        map.serialize_entry("files", &files(&input.evidence, language))?;
+        let findings = findings.iter().map(|finding| finding.to_json(language));
+        map.serialize_entry("findings", &findings.collect::<Vec<_>>())?;
+        map.end()
+    }
 }
 
 /// What each file was taken for, and what in it was not understood.
