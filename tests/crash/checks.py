@@ -160,10 +160,6 @@ class Checker:
             if start != 0:
                 raise Failure(f"{_tp(tp)} begins at {start}, nothing was ever deleted from it")
             return
-        if start < self.ledger.trims.get(tp, 0) and self.ledger.kind != "weir":
-            # Known of Apache Kafka: the answer to DeleteRecords is only memory for up to a minute.
-            self.ledger.count("log start fell back")
-            self.ledger.trims[tp] = start
         if start < self.ledger.trims.get(tp, 0):
             raise Failure(f"{_tp(tp)} begins at {start}, although records below {self.ledger.trims[tp]} were deleted")
         if start > self.ledger.trims_asked.get(tp, 0):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Kills a broker again and again under load, and holds it to everything that it has answered.
+"""Kills a weir server again and again under load, and holds it to everything that it has answered.
 
-    run.py --start weir|kafka-4.4.0   the broker, on a fresh directory
+    run.py          on a fresh directory
     --seed N        the schedule and all of the load (default: a random one, which is printed)
     --rounds N      deaths in all (default 60; with --short 14)
     --short         for every check: fewer rounds, smaller logs; under three minutes
-    --only NAME     rounds, tails or old-log (may be given several times; the last two are weir's)
+    --only NAME     rounds, tails or old-log (may be given several times)
     --report FILE   the outcome as JSON
     --keep          keeps the scratch directory
 
@@ -45,14 +45,12 @@ from frames import Client, Failure, Unanswered, batch, values_of
 
 KILL, RECOVERY, STOP, CLEAN = "kill -9", "kill -9 in recovery", "kill -9 in stop", "clean stop"
 DUMP_AT_ONCE = 600  # files for one JVM
+HANG = 120  # seconds until a start or a stop counts as none
 
 
 class Rounds:
     def __init__(self, options, base):
         self.options, self.random = options, random.Random(options.seed)
-        self.is_weir = options.start == "weir"
-        Client.passing = () if self.is_weir else (3, 5, 6, 38)
-        self.hang = 120 if self.is_weir else 180
         self.dirs = [base / "broker" / "data" / name for name in ("a", "b")]
         overrides = {
             "log.dirs": ",".join(map(str, self.dirs)),
@@ -63,11 +61,11 @@ class Rounds:
             "metadata.log.max.record.bytes.between.snapshots": "30000",
             "auto.create.topics.enable": "false",
         }
-        self.broker = brokers.Broker(options.start, base / "broker", overrides, budget=options.budget)
+        self.broker = brokers.Broker("weir", base / "broker", overrides, budget=options.budget)
         self.client = Client(self.broker.bootstrap)
-        self.ledger = load.Ledger(options.start, base)
+        self.ledger = load.Ledger(base)
         self.checker = checks.Checker(self.ledger, self.broker.bootstrap)
-        self.starts, self.stops, self.served = [0.1 if self.is_weir else 6.0], [0.05 if self.is_weir else 1.0], []
+        self.starts, self.stops, self.served = [0.1], [0.05], []
         self.deaths = dict.fromkeys((KILL, RECOVERY, STOP, CLEAN), 0)
         self.load = None
 
@@ -82,26 +80,18 @@ class Rounds:
         tails.create(self.client, [load.PROBE[0]], 1, {})
         for topic, (count, configs) in load.TOPICS.items():
             tails.create(self.client, [topic], count, configs)
-        while not self.is_weir:
-            try:
-                self.client.offsets(load.PARTITIONS, -1)
-                break
-            except Unanswered:
-                time.sleep(0.1)
         self.load = load.Load(self.ledger, self.broker.bootstrap, self.options.seed)
         for number, kind in zip(range(1, self.options.rounds + 1), self.schedule()):
             began = time.monotonic()
-            time.sleep(self.random.uniform(0.3, 2.0) if self.is_weir else self.random.uniform(1.0, 4.0))
+            time.sleep(self.random.uniform(0.3, 2.0))
             self.load.rush(True)
             time.sleep(self.random.uniform(0.02, 0.25))
             how = self.die(kind)
             self.load.rush(False)
-            seconds = serving(self.broker, self.client, self.hang, self.ledger)
+            seconds = serving(self.broker, self.client, self.ledger)
             self.served.append(seconds)
             self.starts.append(seconds)
             read = self.checker.records_read
-            if not self.is_weir:
-                time.sleep(2)  # until the broker has caught up with its controller
             self.checker.check(self.load.admin)
             print(f"round {number:3}: {how}; serves after {seconds * 1000:.0f} ms; {self.checker.records_read - read:,} records "
                   f"read back; {time.monotonic() - began:.1f} s", flush=True)
@@ -116,9 +106,9 @@ class Rounds:
         self.deaths[kind] += 1
         if kind == CLEAN:
             began = time.monotonic()
-            code = broker.stop(self.hang)
+            code = broker.stop(HANG)
             self.stops.append(time.monotonic() - began)
-            if code not in (0, 143):
+            if code != 0:
                 raise Failure(f"clean stop: exit code {code}\n{broker.tail()}")
             return f"{kind} in {self.stops[-1] * 1000:.0f} ms"
         if kind == STOP:
@@ -148,15 +138,13 @@ class Rounds:
         if self.ledger.failures:
             raise Failure(self.ledger.failures[0])
         self.die(CLEAN)
-        serving(self.broker, self.client, self.hang, self.ledger)
+        serving(self.broker, self.client, self.ledger)
         self.checker.check(self.load.admin, last=True)
-        if self.is_weir:
-            self.no_leftovers()
+        self.no_leftovers()
         self.die(CLEAN)
-        if self.is_weir:
-            said = [line for line in self.broker.log.read_text(errors="replace").splitlines() if "panicked" in line or " ERROR " in line]
-            if said:
-                raise Failure("the log has errors:\n" + "\n".join(said[:10]))
+        said = [line for line in self.broker.log.read_text(errors="replace").splitlines() if "panic" in line or " ERROR " in line]
+        if said:
+            raise Failure("the log has errors:\n" + "\n".join(said[:10]))
         self.files = dump(self.dirs)
 
     def no_leftovers(self):
@@ -181,7 +169,7 @@ class Rounds:
                 if served else None}
 
 
-def serving(broker, client, hang=120, ledger=None):
+def serving(broker, client, ledger=None):
     """Starts the broker; returns the seconds from exec until Metadata, Produce (acks=all) and Fetch have succeeded."""
     client.close()
     broker.launch()
@@ -190,8 +178,8 @@ def serving(broker, client, hang=120, ledger=None):
     while True:
         if broker.process.poll() is not None:
             raise Failure(f"the broker ended with {broker.process.returncode} at its start:\n{broker.tail()}")
-        if time.monotonic() - began > hang:
-            raise Failure(f"the broker does not serve within {hang} s:\n{broker.tail()}")
+        if time.monotonic() - began > HANG:
+            raise Failure(f"the broker does not serve within {HANG} s:\n{broker.tail()}")
         try:
             if load.PROBE[0] not in client.topics([load.PROBE[0]]):
                 raise Unanswered("no topic yet")
@@ -246,7 +234,6 @@ def known(line):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--start", default="weir")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--short", action="store_true")
@@ -256,12 +243,12 @@ def main():
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     options.rounds = options.rounds or (14 if options.short else 60)
-    wanted = options.only or (["rounds", "tails", "old-log"] if options.start == "weir" else ["rounds"])
+    wanted = options.only or ["rounds", "tails", "old-log"]
 
     base = Path(tempfile.mkdtemp(prefix="weir-crash-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    began, report, failed, running = time.monotonic(), {"broker": options.start, "seed": options.seed}, [], []
-    print(f"seed {options.seed}, {options.rounds} rounds, {options.start}, in {base}", flush=True)
+    began, report, failed, running = time.monotonic(), {"seed": options.seed}, [], []
+    print(f"seed {options.seed}, {options.rounds} rounds, in {base}", flush=True)
     try:
         if "rounds" in wanted:
             rounds = Rounds(options, base / "rounds")
