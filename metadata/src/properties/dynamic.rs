@@ -1,5 +1,7 @@
 //! Changes of configs: the four operations of IncrementalAlterConfigs, and what a broker, group or subscription takes.
 
+use std::collections::HashSet;
+
 use super::ConfigMap;
 use super::broker_config::BrokerConfig;
 use super::group_config::group_value;
@@ -178,14 +180,26 @@ const BOUNDED_IN_GROUPS: [(&str, &str); 15] = [
 /// Checks all configs that a group would have after a change.
 ///
 /// # Errors
-/// An unknown name, a wrong value, or a time-out outside the broker's bounds.
+/// An unknown name, a wrong value, a time-out outside the broker's bounds, or what Kafka's own check of a group names.
 pub fn validate_group_configs(broker: &BrokerConfig, configs: &ConfigMap) -> Result<(), MetadataError> {
+    let mut rows = Vec::with_capacity(configs.len());
     for (name, text) in configs {
         let row = lookup(Scope::Group, name).ok_or_else(|| MetadataError::UnknownConfig {
             scope: "group",
             name: name.clone(),
             nearest: nearest(Scope::Group, name).map(str::to_owned),
         })?;
+        rows.push((row, text));
+    }
+    let conflict = |text: String| Err(MetadataError::Conflict(text));
+    const TAGS: &str = "streams.rack.aware.assignment.tags";
+    if let Some(tags) = configs.get(TAGS).map(|tags| tags.trim()).filter(|tags| !tags.is_empty()) {
+        let mut seen = HashSet::new();
+        if !tags.split(',').all(|tag| seen.insert(tag.trim())) {
+            return conflict(format!("{TAGS} must not contain duplicate tag keys."));
+        }
+    }
+    for (row, text) in rows {
         row.parse(text)?;
     }
     let number =
@@ -212,12 +226,27 @@ pub fn validate_group_configs(broker: &BrokerConfig, configs: &ConfigMap) -> Res
             (min, None) => format!("{name} must be greater than or equal to {}", min.unwrap_or_default()),
         }));
     }
+    if let Some(assignor) = configs.get("streams.assignor.name")
+        && let Some(Value::List(known)) = broker.value("group.streams.assignors")
+        // The name of a class is known to whoever can load it.
+        && !known.iter().any(|name| name == assignor || name.contains('.'))
+    {
+        return conflict(format!(
+            "streams.assignor.name '{assignor}' is not a registered task assignor. Registered assignors are: [{}].",
+            known.join(", ")
+        ));
+    }
     for protocol in ["consumer", "share", "streams"] {
         let (session, heartbeat) =
             (format!("{protocol}.session.timeout.ms"), format!("{protocol}.heartbeat.interval.ms"));
         if number(&session) <= number(&heartbeat) {
-            return Err(MetadataError::Conflict(format!("{session} must be greater than {heartbeat}")));
+            return conflict(format!("{session} must be greater than {heartbeat}"));
         }
+    }
+    if configs.get("errors.deadletterqueue.topic.name").is_some_and(|name| name.trim().starts_with("__")) {
+        return conflict(
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'".to_owned(),
+        );
     }
     Ok(())
 }
@@ -372,6 +401,29 @@ mod tests {
             "streams.task.offset.interval.ms must be greater than or equal to 15000"
         );
         assert!(validate_group_configs(&broker, &map(&[("consumer.session.timeout.ms", "50000")])).is_ok());
+    }
+
+    #[test]
+    fn groups_name_what_the_broker_has() {
+        let broker = BrokerConfig::embedded().unwrap().config;
+        let check = |name: &str, value: &str| {
+            validate_group_configs(&broker, &map(&[(name, value)])).map_err(|error| error.kafka_message())
+        };
+        assert_eq!(
+            check("streams.assignor.name", "nosuch").unwrap_err(),
+            "streams.assignor.name 'nosuch' is not a registered task assignor. Registered assignors are: [sticky]."
+        );
+        assert!(check("streams.assignor.name", "sticky").is_ok());
+        assert_eq!(
+            check("streams.rack.aware.assignment.tags", "a, b ,a").unwrap_err(),
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys."
+        );
+        assert!(check("streams.rack.aware.assignment.tags", "a,b").is_ok());
+        assert_eq!(
+            check("errors.deadletterqueue.topic.name", "__dlq").unwrap_err(),
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"
+        );
+        assert!(check("errors.deadletterqueue.topic.name", "").is_ok());
     }
 
     #[test]
