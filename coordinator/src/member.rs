@@ -16,9 +16,14 @@ pub(crate) struct Protocol {
 /// a member that was let in can always wait: there is never more than one request of it that does.
 pub const WAITING_REQUEST_BYTES: usize = 2560;
 
-/// What a member is charged with besides its strings and byte strings: itself, its entries in the group's maps, two
-/// tokens, a waiting request.
+/// Lists of a group's members on their way to its leader that there may be at once: one in the answer to a rebalance, and
+/// those that handlers encode at this moment.
+const LISTS_OF_MEMBERS: usize = 4;
+
+/// What a member is charged with besides its strings and byte strings: itself, its entries in the group's maps and in the
+/// lists that its leader is told, two tokens, a waiting request.
 const MEMBER_CHARGE_BYTES: usize = WAITING_REQUEST_BYTES
+    + LISTS_OF_MEMBERS * size_of::<JoinedMember>()
     + charge::block(size_of::<Member>())
     + charge::tree_entry(size_of::<(Arc<str>, Box<Member>)>())
     + 2 * charge::hash_entry(size_of::<(Token, Arc<str>)>());
@@ -71,10 +76,12 @@ impl Member {
 
     /// Metadata for the protocol; empty if the member does not support it.
     pub(crate) fn metadata(&self, protocol: Option<&str>) -> Arc<[u8]> {
-        self.protocols
-            .iter()
-            .find(|candidate| Some(&*candidate.name) == protocol)
-            .map_or_else(|| Arc::from([]), |found| Arc::clone(&found.metadata))
+        self.supported(protocol).map_or_else(Arc::default, |found| Arc::clone(&found.metadata))
+    }
+
+    /// The member's side of a protocol, if it supports it.
+    pub(crate) fn supported(&self, protocol: Option<&str>) -> Option<&Protocol> {
+        self.protocols.iter().find(|candidate| Some(&*candidate.name) == protocol)
     }
 
     pub(crate) fn as_joined(&self, protocol: Option<&str>) -> JoinedMember {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weir_coordinator::{DescribedGroup, DescribedMember, GroupError};
+use weir_coordinator::{GroupError, GroupView, MemberView};
 use weir_protocol::messages::k15_describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponseDescribedGroup,
 };
@@ -34,7 +34,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             Ok(slot) => slot,
             Err(code) => return refused(group_id, code).encode(w, version),
         };
-        broker.groups.look(&slot, |shard| match shard.describe_group(group_id, version) {
+        broker.groups.look(&slot, |shard| match shard.view_group(group_id, version) {
             Ok(group) => encode_group(w, version, &group, asked.include_authorized_operations),
             Err(error) => refused(group_id, group_code(&error)).encode(w, version),
         })
@@ -65,26 +65,27 @@ fn refused(group_id: &str, error_code: ErrorCode) -> DescribeGroupsResponseDescr
 fn encode_group(
     w: &mut dyn Sink,
     version: i16,
-    group: &DescribedGroup,
+    group: &GroupView<'_>,
     asks_operations: bool,
 ) -> Result<(), EncodeError> {
     let flexible = ApiKey::DescribeGroups.is_flexible(version);
-    w.put_error(group_result(group.error.as_ref()).0);
+    let error = group.error();
+    w.put_error(group_result(error.as_ref()).0);
     if version >= FIRST_WITH_MESSAGE {
-        let text = group.error.as_ref().map(|error| match error {
+        let text = error.as_ref().map(|error| match error {
             GroupError::GroupIdNotFound { group_id } => format!("Group {group_id} not found."),
             other => other.to_string(),
         });
         put_nullable_string(w, flexible, text.as_deref())?;
     }
-    put_string(w, flexible, &group.group_id)?;
-    put_string(w, flexible, group.state.as_str())?;
-    put_string(w, flexible, &group.protocol_type)?;
-    put_string(w, flexible, &group.protocol)?;
-    put_array_len(w, flexible, Some(group.members.len()))?;
-    group.members.iter().try_for_each(|member| encode_member(w, version, member))?;
+    put_string(w, flexible, group.group_id())?;
+    put_string(w, flexible, group.state().as_str())?;
+    put_string(w, flexible, group.protocol_type())?;
+    put_string(w, flexible, group.protocol())?;
+    put_array_len(w, flexible, Some(group.member_count()))?;
+    group.members().try_for_each(|member| encode_member(w, version, member))?;
     if version >= 3 {
-        let told = asks_operations && group.error.is_none();
+        let told = asks_operations && error.is_none();
         put_i32(w, if told { GROUP_OPERATIONS } else { OPERATIONS_NOT_ASKED });
     }
     if flexible {
@@ -93,16 +94,16 @@ fn encode_group(
     Ok(())
 }
 
-fn encode_member(w: &mut dyn Sink, version: i16, member: &DescribedMember) -> Result<(), EncodeError> {
+fn encode_member(w: &mut dyn Sink, version: i16, member: MemberView<'_>) -> Result<(), EncodeError> {
     let flexible = ApiKey::DescribeGroups.is_flexible(version);
-    put_string(w, flexible, &member.member_id)?;
+    put_string(w, flexible, member.member_id)?;
     if version >= 4 {
-        put_nullable_string(w, flexible, member.group_instance_id.as_deref())?;
+        put_nullable_string(w, flexible, member.group_instance_id.map(|id| &**id))?;
     }
-    put_string(w, flexible, &member.client_id)?;
-    put_string(w, flexible, &member.client_host)?;
-    put_bytes(w, flexible, &member.metadata)?;
-    put_bytes(w, flexible, &member.assignment)?;
+    put_string(w, flexible, member.client_id)?;
+    put_string(w, flexible, member.client_host)?;
+    put_bytes(w, flexible, member.metadata)?;
+    put_bytes(w, flexible, member.assignment)?;
     if flexible {
         put_empty_tags(w);
     }

@@ -59,6 +59,77 @@ pub struct DescribedMember {
     pub assignment: Arc<[u8]>,
 }
 
+/// A group in DescribeGroups, as it stands in its shard.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupView<'a> {
+    group_id: &'a str,
+    group: Option<&'a Group>,
+    api_version: i16,
+}
+
+/// A member of a [`GroupView`]; the fields are those of [`DescribedMember`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "said of the fields of the other")]
+pub struct MemberView<'a> {
+    pub member_id: &'a Arc<str>,
+    pub group_instance_id: Option<&'a Arc<str>>,
+    pub client_id: &'a Arc<str>,
+    pub client_host: &'a Arc<str>,
+    pub metadata: &'a [u8],
+    pub assignment: &'a [u8],
+}
+
+impl<'a> GroupView<'a> {
+    /// Set for an unknown group from v6 on; its text is the answer's error message.
+    pub fn error(&self) -> Option<GroupError> {
+        let is_told = self.group.is_none() && self.api_version >= DESCRIBE_NOT_FOUND_VERSION;
+        is_told.then(|| GroupError::GroupIdNotFound { group_id: self.group_id.to_owned() })
+    }
+
+    /// Group id.
+    pub fn group_id(&self) -> &'a str {
+        self.group_id
+    }
+
+    /// State; Dead if the group is not known.
+    pub fn state(&self) -> GroupState {
+        self.group.map_or(GroupState::Dead, Group::state)
+    }
+
+    /// Protocol type, or empty.
+    pub fn protocol_type(&self) -> &'a str {
+        self.group.and_then(Group::protocol_type).map_or("", |name| name)
+    }
+
+    /// The chosen protocol in a stable group, else empty.
+    pub fn protocol(&self) -> &'a str {
+        self.chosen().unwrap_or_default()
+    }
+
+    /// Its members.
+    pub fn members(&self) -> impl Iterator<Item = MemberView<'a>> + use<'a> {
+        let protocol = self.chosen();
+        self.group.into_iter().flat_map(Group::members).map(move |member| MemberView {
+            member_id: &member.id,
+            group_instance_id: member.instance_id.as_ref(),
+            client_id: &member.client_id,
+            client_host: &member.client_host,
+            metadata: member.supported(protocol).map_or(&[], |found| &found.metadata),
+            assignment: &member.assignment,
+        })
+    }
+
+    /// How many they are.
+    pub fn member_count(&self) -> usize {
+        self.group.map_or(0, Group::member_count)
+    }
+
+    fn chosen(&self) -> Option<&'a str> {
+        let group = self.group.filter(|group| group.is_in(GroupState::Stable))?;
+        group.protocol_name().map(|name| &**name)
+    }
+}
+
 /// The committed offsets of one group. All of them are in the log.
 #[derive(Debug, Clone, Copy)]
 pub struct OffsetsView<'a> {
@@ -176,35 +247,33 @@ impl Shard {
         group.member(member_id).map(|member| Arc::clone(&member.assignment))
     }
 
-    /// Describes one group for DescribeGroups of `api_version`.
-    pub fn describe_group(&self, group_id: &str, api_version: i16) -> Result<DescribedGroup, GroupError> {
+    /// One group for DescribeGroups of `api_version`, as it stands here: nothing of it is copied.
+    pub fn view_group<'a>(
+        &'a self,
+        group_id: &'a str,
+        api_version: i16,
+    ) -> Result<GroupView<'a>, GroupError> {
         self.check_serving()?;
-        let Some(group) = self.groups.get(group_id) else {
-            let not_found = GroupError::GroupIdNotFound { group_id: group_id.to_owned() };
-            return Ok(DescribedGroup {
-                error: (api_version >= DESCRIBE_NOT_FOUND_VERSION).then_some(not_found),
-                group_id: Arc::from(group_id),
-                state: GroupState::Dead,
-                protocol_type: Arc::from(""),
-                protocol: Arc::from(""),
-                members: Vec::new(),
-            });
-        };
-        let protocol = if group.is_in(GroupState::Stable) { group.protocol_name() } else { None };
-        let members = group.members().map(|member| DescribedMember {
-            member_id: Arc::clone(&member.id),
-            group_instance_id: member.instance_id.clone(),
-            client_id: Arc::clone(&member.client_id),
-            client_host: Arc::clone(&member.client_host),
-            metadata: member.metadata(protocol.map(|name| &**name)),
-            assignment: Arc::clone(&member.assignment),
+        Ok(GroupView { group_id, group: self.groups.get(group_id).map(|group| &**group), api_version })
+    }
+
+    /// As [`Shard::view_group`], to be kept.
+    pub fn describe_group(&self, group_id: &str, api_version: i16) -> Result<DescribedGroup, GroupError> {
+        let view = self.view_group(group_id, api_version)?;
+        let members = view.members().map(|member| DescribedMember {
+            member_id: Arc::clone(member.member_id),
+            group_instance_id: member.group_instance_id.cloned(),
+            client_id: Arc::clone(member.client_id),
+            client_host: Arc::clone(member.client_host),
+            metadata: Arc::from(member.metadata),
+            assignment: Arc::from(member.assignment),
         });
         Ok(DescribedGroup {
-            error: None,
-            group_id: Arc::clone(&group.id),
-            state: group.state(),
-            protocol_type: or_empty(group.protocol_type()),
-            protocol: or_empty(protocol),
+            error: view.error(),
+            group_id: Arc::from(view.group_id()),
+            state: view.state(),
+            protocol_type: Arc::from(view.protocol_type()),
+            protocol: Arc::from(view.protocol()),
             members: members.collect(),
         })
     }

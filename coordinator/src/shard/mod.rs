@@ -33,7 +33,9 @@ use std::sync::Arc;
 
 use weir_protocol::messages::group_records::GroupMetadataValue;
 
-pub use self::inspect::{DescribedGroup, DescribedMember, ListedGroup, OffsetsView, ShardStats};
+pub use self::inspect::{
+    DescribedGroup, DescribedMember, GroupView, ListedGroup, MemberView, OffsetsView, ShardStats,
+};
 
 use self::append::{AppendQueue, Op, PendingAppend, Then, with_error};
 use self::delete::DeletedTopic;
