@@ -1,11 +1,16 @@
 //! The broker of the demo: this program again, as a child process in a temporary directory.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Options, memory};
@@ -14,6 +19,12 @@ use super::{Options, memory};
 const START_PATIENCE: Duration = Duration::from_secs(120);
 /// How long it may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// What the name of a demo's directory begins with.
+const PREFIX: &str = "weir-demo-";
+/// The file in it that the demo holds a lock on while it lives.
+const OWNER: &str = "owner";
+/// A directory that is younger may be one that is being made.
+const GRACE: Duration = Duration::from_secs(60);
 /// Bytes of its log that are shown when it fails.
 const LOG_TAIL_BYTES: usize = 2000;
 
@@ -39,8 +50,36 @@ pub(super) struct BrokerProcess {
     child: Child,
     kafka: SocketAddr,
     http: SocketAddr,
-    // Removed with everything in it when the process has gone: it is the last field.
+    // Removed with everything in it when the process has gone: it is the last but one field.
     _dir: tempfile::TempDir,
+    // Tells the next demo that the directory is in use.
+    _owner: File,
+}
+
+/// Makes a directory for a demo in `root`, and removes those of demos that were killed before they could.
+fn make_dir(root: &Path) -> io::Result<(tempfile::TempDir, File)> {
+    for entry in std::fs::read_dir(root)?.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) && is_abandoned(&entry.path())
+        {
+            // What cannot be removed is left to whoever cleans the directory.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let dir = tempfile::Builder::new().prefix(OsStr::new(PREFIX)).tempdir_in(root)?;
+    let owner = File::create(dir.path().join(OWNER))?;
+    flock(&owner, FlockOperation::NonBlockingLockExclusive)?;
+    Ok((dir, owner))
+}
+
+/// Whether a directory is one of ours whose demo has gone.
+fn is_abandoned(dir: &Path) -> bool {
+    let Ok(metadata) = std::fs::symlink_metadata(dir) else { return false };
+    let is_ours = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    let is_old = metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= GRACE));
+    is_ours
+        && is_old
+        && File::open(dir.join(OWNER))
+            .is_ok_and(|owner| flock(&owner, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// Two ports below those that outgoing connections get: one of theirs could be taken before the broker listens, even by a
@@ -56,11 +95,9 @@ fn two_ports() -> Result<(u16, u16), String> {
 impl BrokerProcess {
     /// Starts a broker and waits until it is healthy.
     pub(super) async fn start(options: &Options) -> Result<Self, String> {
-        let dir = match &options.dir {
-            Some(dir) => tempfile::Builder::new().prefix("weir-demo-").tempdir_in(dir),
-            None => tempfile::Builder::new().prefix("weir-demo-").tempdir(),
-        };
-        let dir = dir.map_err(|error| format!("cannot make a temporary directory: {error}"))?;
+        let root = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let (dir, owner) = make_dir(&root)
+            .map_err(|error| format!("cannot make a directory in {}: {error}", root.display()))?;
         let log_path = dir.path().join("server.log");
         let log = File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
         let program =
@@ -83,7 +120,8 @@ impl BrokerProcess {
             .spawn()
             .map_err(|error| format!("cannot start the broker: {error}"))?;
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut broker = BrokerProcess { child, kafka: address(kafka), http: address(http), _dir: dir };
+        let mut broker =
+            BrokerProcess { child, kafka: address(kafka), http: address(http), _dir: dir, _owner: owner };
         let deadline = Instant::now() + START_PATIENCE;
         while memory::fetch(broker.http).await.is_err() {
             let ended =
@@ -129,5 +167,40 @@ impl Drop for BrokerProcess {
         // Gone already where it was stopped; both calls then do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_demo_removes_the_directories_of_killed_ones_and_no_others() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |name: &str, is_old: bool| {
+            let dir = root.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            let owner = File::create(dir.join(OWNER)).unwrap();
+            if is_old {
+                File::open(&dir).unwrap().set_modified(SystemTime::now() - 2 * GRACE).unwrap();
+            }
+            owner
+        };
+        drop(make("weir-demo-killed", true));
+        drop(make("weir-demo-begins", false));
+        drop(make("another", true));
+        let lives = make("weir-demo-lives", true);
+        flock(&lives, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let (dir, _owner) = make_dir(root.path()).unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut wanted =
+            ["another", "weir-demo-begins", "weir-demo-lives"].map(|name| root.path().join(name)).to_vec();
+        wanted.push(dir.path().to_path_buf());
+        wanted.sort();
+        assert_eq!(left, wanted);
     }
 }
