@@ -66,6 +66,11 @@ impl HandleSlot {
         *self.current.lock() = None;
     }
 
+    /// True once the file is closed for good.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
     /// Closes the file for good: its path may be that of another log's file from now on.
     pub(crate) fn retire(&self) {
         let mut current = self.current.lock();

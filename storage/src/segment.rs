@@ -25,9 +25,6 @@ pub const LOG_SUFFIX: &str = ".log";
 /// A walk from an index entry that is longer than this did not meet the entries that should be there.
 pub(crate) const LONGEST_WALK_BYTES: u64 = 1 << 20;
 
-/// Stands for the number of rebuilds of a segment whose files are removed.
-const ENDED: u32 = u32::MAX;
-
 /// The result of looking for an offset in a segment.
 #[derive(Debug)]
 pub(crate) enum Find {
@@ -85,7 +82,7 @@ pub(crate) struct Segment {
     pub(crate) time_index: TimeIndex,
     /// The largest timestamp, once it is known.
     max_timestamp: Mutex<Option<TimestampOffset>>,
-    /// How often the indexes were rebuilt; the lock keeps two from doing it at once. [`ENDED`] once the files go.
+    /// How often the indexes were rebuilt; the lock keeps two from doing it at once.
     rebuilt: Mutex<u32>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
@@ -289,7 +286,7 @@ impl Segment {
         seen: u32,
     ) -> Result<(), FindError> {
         let mut rebuilt = self.rebuilt.lock();
-        if *rebuilt != seen || *rebuilt == ENDED {
+        if *rebuilt != seen || self.has_ended() {
             return Ok(());
         }
         let mut window = vec![0; SCAN_WINDOW_BYTES];
@@ -320,16 +317,16 @@ impl Segment {
     /// Closes all files for good, and lets the indexes not be rebuilt any more: the files are removed, or the directory
     /// is renamed, and another log may have one of its name before those who still hold this segment let it go.
     pub(crate) fn end(&self) {
-        // First, so that a rebuild under way meets a missing file and is not waited for.
+        // First, so that a rebuild under way meets a missing file and ends soon.
         self.slot.retire();
         self.offset_index.0.retire();
         self.time_index.0.retire();
-        *self.rebuilt.lock() = ENDED;
+        drop(self.rebuilt.lock());
     }
 
     /// True once the files go.
     pub(crate) fn has_ended(&self) -> bool {
-        *self.rebuilt.lock() == ENDED
+        self.slot.is_retired()
     }
 
     /// How often the indexes were rebuilt.
