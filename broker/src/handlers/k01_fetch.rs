@@ -71,7 +71,10 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         deadline: Instant::now() + Duration::from_millis(fetch.max_wait_ms.max(0) as u64),
     };
     let partitions: usize = fetch.topics.iter().map(|topic| topic.partitions.len()).sum();
-    request.lease_more(partitions.saturating_mul(size_of::<Wanted>() + size_of::<Cached>())).await?;
+    let forgotten: usize = fetch.forgotten_topics_data.iter().map(|topic| topic.partitions.len()).sum();
+    let forgotten_bytes = forgotten.saturating_mul(size_of::<(TopicKey, i32)>());
+    let wanted_bytes = partitions.saturating_mul(size_of::<Wanted>() + size_of::<Cached>());
+    request.lease_more(wanted_bytes.saturating_add(forgotten_bytes)).await?;
     let session = session_request(&broker, fetch, request.version);
     let context = match broker.fetch_sessions.begin(session, Instant::now(), || broker.random_i32()) {
         Ok((context, limit)) => {
@@ -258,7 +261,8 @@ fn session_request(broker: &Broker, fetch: FetchRequest, version: i16) -> Sessio
             max_bytes: partition.partition_max_bytes,
         }));
     }
-    let mut forgotten = Vec::new();
+    let count = fetch.forgotten_topics_data.iter().map(|topic| topic.partitions.len()).sum();
+    let mut forgotten = Vec::with_capacity(count);
     for topic in fetch.forgotten_topics_data {
         let key = key(topic.topic, topic.topic_id);
         forgotten.extend(topic.partitions.iter().map(|partition| (key.clone(), *partition)));

@@ -3,7 +3,7 @@
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::messages::k23_offset_for_leader_epoch::{
     OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponseEpochEndOffset,
-    OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+    OffsetForLeaderPartition, OffsetForLeaderTopic, OffsetForLeaderTopicResult,
 };
 
 use crate::broker::Broker;
@@ -14,9 +14,10 @@ use crate::request::{Reply, Request};
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(OffsetForLeaderEpochRequest::decode)?;
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
-    request
-        .lease_more(partitions.saturating_mul(size_of::<OffsetForLeaderEpochResponseEpochEndOffset>()))
-        .await?;
+    let each = |topic: &OffsetForLeaderTopic| size_of::<OffsetForLeaderTopicResult>() + topic.topic.len();
+    let topics: usize = asked.topics.iter().map(each).sum();
+    let partitions = partitions.saturating_mul(size_of::<OffsetForLeaderEpochResponseEpochEndOffset>());
+    request.lease_more(partitions.saturating_add(topics)).await?;
     let topics = asked.topics.iter().map(|topic| OffsetForLeaderTopicResult {
         topic: topic.topic.clone(),
         partitions: topic

@@ -3,7 +3,8 @@
 use weir_metadata::controller::validate_topic_name;
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::messages::k61_describe_producers::{
-    DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
+    DescribeProducersRequest, DescribeProducersRequestTopicRequest, DescribeProducersResponse,
+    PartitionResponse, ProducerState, TopicResponse,
 };
 use weir_storage::ActiveProducer;
 
@@ -24,7 +25,9 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     // For each partition that is named: more producers than there is memory for are not copied.
     let mut counts = Vec::new();
     let named: usize = asked.topics.iter().map(|topic| topic.partition_indexes.len()).sum();
-    request.lease_more(named.saturating_mul(PARTITION_BYTES)).await?;
+    let each = |topic: &DescribeProducersRequestTopicRequest| size_of::<TopicResponse>() + topic.name.len();
+    let topics: usize = asked.topics.iter().map(each).sum();
+    request.lease_more(named.saturating_mul(PARTITION_BYTES).saturating_add(topics)).await?;
     counts.reserve_exact(named);
     let mut messages: usize = 0;
     for topic in &asked.topics {
