@@ -30,13 +30,14 @@ const CHECKPOINT_AFTER_FLUSH: Duration = Duration::from_secs(5);
 
 /// Starts all of it. Each task ends when it is aborted.
 pub(crate) fn start(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
+    let failure = &broker.failure;
     vec![
-        tokio::spawn(reap(Arc::clone(broker))),
-        tokio::spawn(trim(Arc::clone(broker))),
-        tokio::spawn(turn_windows(Arc::clone(broker))),
-        tokio::spawn(look_after_logs(Arc::clone(broker))),
-        tokio::spawn(load_groups(Arc::clone(broker))),
-        tokio::spawn(tick_groups(Arc::clone(broker))),
+        failure.watch("the reaper", reap(Arc::clone(broker))),
+        failure.watch("the trimming of memory", trim(Arc::clone(broker))),
+        failure.watch("the metrics' clock", turn_windows(Arc::clone(broker))),
+        failure.watch("what looks after the logs", look_after_logs(Arc::clone(broker))),
+        failure.watch("the loading of groups", load_groups(Arc::clone(broker))),
+        failure.watch("the groups' clock", tick_groups(Arc::clone(broker))),
     ]
 }
 
@@ -151,11 +152,16 @@ async fn look_after_logs(broker: Arc<Broker>) {
 }
 
 fn one_round(broker: &Broker, schedule: &mut Schedule) {
+    // Aborted, the task goes and this thread does not: the stop waits for it, or it would work on closed logs.
+    let is_stopping = broker.rounds.lock();
+    if *is_stopping {
+        return;
+    }
     let config = broker.config.load();
     let now_ms = broker.now_ms();
     let logs = &broker.logs;
     logs.flush_due(now_ms);
-    logs.run_deletes(now_ms);
+    logs.run_deletes(Instant::now());
     logs.tick(now_ms);
     broker.open_missing();
     let now = Instant::now();

@@ -14,6 +14,7 @@ use weir_storage::{Log, LogManager, StorageError};
 
 use crate::complaints::{Complaints, LimitComplaints};
 use crate::directories::Assignment;
+use crate::failure::Failure;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::metrics::Metrics;
@@ -74,6 +75,10 @@ pub(crate) struct Broker {
     pub(crate) to_assign: Mutex<Vec<Assignment>>,
     pub(crate) random: AtomicU64,
     pub(crate) started: Instant,
+    /// Held while a round of the work on the logs runs; true once there are to be no more.
+    pub(crate) rounds: Mutex<bool>,
+    /// Set once a part of the server is gone.
+    pub(crate) failure: Arc<Failure>,
 }
 
 impl Broker {

@@ -5,16 +5,19 @@
 //! formatted that could be its empty mount point, and its partitions have no leader.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_metadata::controller::bootstrap_records;
 use weir_metadata::image::{MetadataImage, Partition, directory_id};
 use weir_metadata::metadata_version;
-use weir_metadata::properties::BrokerConfig;
+use weir_metadata::properties::{BrokerConfig, keys};
 use weir_protocol::wire::Uuid;
+use weir_storage::log_dir::META_PROPERTIES;
 use weir_storage::{LogDir, LogManager, MetaProperties, StorageError, TopicPartition};
 
 use crate::broker::now_ms;
+use crate::machine;
 use crate::quorum;
 use crate::server::{ServerError, random_uuid};
 
@@ -37,6 +40,36 @@ pub(crate) fn metadata_dir<'a>(logs: &'a LogManager, config: &BrokerConfig) -> &
     let wanted = config.metadata_log_dir();
     let found = logs.dirs().iter().find(|dir| dir.path() == std::path::Path::new(&wanted));
     found.unwrap_or(&logs.dirs()[0])
+}
+
+/// Refuses a first start that may be none: where no directory is formatted and formatting must be asked for, and where a
+/// disk that the system knows of is not mounted. Nothing tells an emptied directory from a new one but these.
+pub(crate) fn refuse_doubtful_first_start(
+    paths: &[PathBuf],
+    config: &BrokerConfig,
+) -> Result<(), ServerError> {
+    if paths.iter().any(|path| path.join(META_PROPERTIES).exists()) {
+        return Ok(());
+    }
+    let named = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let property = keys::LOG_DIRS_AUTO_FORMAT.name;
+    if !config.get(keys::LOG_DIRS_AUTO_FORMAT) {
+        return Err(ServerError::Identity(format!(
+            "no log directory is formatted ({} has no {META_PROPERTIES}), and {property}=false: mount or restore what is \
+             missing; for a first start format them by kafka-storage.sh, or start once with --override {property}=true",
+            named()
+        )));
+    }
+    let is_wanted = config.written().get(property).is_some();
+    match paths.iter().find_map(|path| machine::missing_mount(path)).filter(|_| !is_wanted) {
+        Some(point) => Err(ServerError::Identity(format!(
+            "no log directory is formatted ({}), and {} is a mount point in /etc/fstab on which nothing is mounted: mount \
+             it; where this is a first start all the same, start once with --override {property}=true",
+            named(),
+            point.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Reads the `meta.properties` of the directories that are there; all must name this node and one cluster. On a first
@@ -121,7 +154,7 @@ fn refuse_unnamed(logs: &LogManager, dir: &LogDir, node_id: i32) -> Result<(), S
     let mut holds = None;
     logs.list(dir, |partition| holds = Some(partition))?;
     let Some(holds) = holds else { return Ok(()) };
-    let file = dir.path().join(weir_storage::log_dir::META_PROPERTIES);
+    let file = dir.path().join(META_PROPERTIES);
     Err(ServerError::Identity(format!(
         "{} is missing, yet the directory holds {holds}: write the file again with the lines \"version=1\", \
          \"node.id={node_id}\" and \"cluster.id=\" followed by the id of the cluster (it is in the meta.properties of \

@@ -59,11 +59,12 @@ pub(crate) fn group_result(error: Option<&GroupError>) -> ErrorCode {
     error.map_or(ErrorCode::NONE, group_code)
 }
 
-/// The code that a client understands for a command that the controller could not carry out. Both are worth another
-/// try: a full disk recovers, and a stopping server is followed by another.
+/// The code that a client understands for a command that the controller could not carry out. Two are worth another try: a
+/// full disk recovers, and a stopping server is followed by another. What panicked would only panic again.
 pub(crate) fn controller_code(error: &ControllerError) -> ErrorCode {
     match error {
         ControllerError::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
         ControllerError::Stopping => ErrorCode::NOT_CONTROLLER,
+        ControllerError::Panicked(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
 }

@@ -9,6 +9,7 @@ mod complaints;
 mod connection;
 mod directories;
 mod errors;
+mod failure;
 mod fetch_sessions;
 mod groups;
 mod handlers;
@@ -27,5 +28,6 @@ mod threads;
 mod topic_creation;
 mod topics;
 
+pub use failure::log_panics;
 pub use server::{Server, ServerError, plan_of};
 pub use threads::runtime;

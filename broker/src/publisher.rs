@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use weir_metadata::VersionedRecord;
 use weir_metadata::controller::{Controller, LimitReached};
@@ -56,6 +57,10 @@ impl Publisher for ServerPublisher {
                 Vec::new()
             }
         }
+    }
+
+    fn failed(&self) {
+        self.0.failure.note("the controller");
     }
 
     fn limit_reached(&self, limit: &LimitReached) {
@@ -162,7 +167,7 @@ impl Broker {
         for index in 0..topic.partition_count() as i32 {
             let name = TopicPartition::new(Arc::clone(&topic.name), index);
             let partition = topic.partition(index);
-            match self.logs.delete(&name, self.now_ms()) {
+            match self.logs.delete(&name, Instant::now()) {
                 Err(error) if partition.is_some() => {
                     tracing::error!("cannot delete the log of {name}: {error}")
                 }

@@ -4,7 +4,7 @@
 //! counted before it is encoded, and leased when it exceeds what every connection may hold; one that follows from the
 //! server's state part by part is never held as a whole, but encoded window by window while it is sent. Invariants: a
 //! handler that parks (a long poll, a join) first gives its request's lease back; what others still work on when the
-//! connection goes has its lease with it ([`Shared`]).
+//! connection goes has its lease with it ([`Shared`], [`Request::command`], [`Request::block`]).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_budget::{Budget, BudgetError, Holder, Lease};
+use weir_metadata::controller::{Controller, ControllerResult};
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{Counter, DecodeError, EncodeError, Reader, Sink, put_i32};
 use weir_storage::FileRange;
@@ -21,6 +22,7 @@ use crate::connection::ConnectionError;
 use crate::net::receive::{Receiver, SMALL_BYTES};
 use crate::net::registry::{ConnectionState, Holding};
 use crate::net::send::{send_bytes, send_file, try_send};
+use crate::quorum::ControllerError;
 
 /// A handler's future, on the heap while it runs.
 const FUTURE_BYTES: u64 = 2048;
@@ -68,6 +70,28 @@ impl<T> std::ops::Deref for Shared<T> {
     }
 }
 
+/// What a request holds, also on behalf of work for it that goes on when its connection is gone: given back when both are
+/// done.
+#[derive(Debug)]
+struct Held {
+    #[expect(dead_code, reason = "held for its drop")]
+    lease: Lease,
+    #[expect(dead_code, reason = "held for its drop")]
+    work: Option<Lease>,
+    #[expect(dead_code, reason = "held for its drop")]
+    before: Option<Arc<Held>>,
+}
+
+/// Runs `work` on a thread that may block. `held` is dropped after it and after its result, where nobody takes that.
+async fn block_holding<R: Send + 'static>(
+    held: impl Send + 'static,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, ConnectionError> {
+    let done = tokio::task::spawn_blocking(move || (work(), held)).await;
+    // A panic in there ends this connection, as it would have without the thread.
+    done.map(|(result, _held)| result).map_err(|error| std::io::Error::other(error).into())
+}
+
 /// One request whose frame has arrived.
 pub(crate) struct Request {
     /// The server.
@@ -89,6 +113,8 @@ pub(crate) struct Request {
     /// Bytes of `lease` that work beside the decoded values took of what they left.
     taken: usize,
     work: Option<Lease>,
+    /// What it shares with work that was begun for it.
+    held: Option<Arc<Held>>,
 }
 
 impl Request {
@@ -112,6 +138,7 @@ impl Request {
             spare: 0,
             taken: 0,
             work: None,
+            held: None,
         }
     }
 
@@ -153,6 +180,43 @@ impl Request {
         Shared(Arc::new((value, lease)))
     }
 
+    /// Before a wait that no other request should wait for too: moves what the request holds to the share of those that
+    /// wait, which is never waited for. False where there is no room; then it must not wait.
+    pub(crate) fn may_wait(&mut self) -> bool {
+        let bytes = self.lease.bytes().saturating_sub(self.spare as u64);
+        let holder = Holder::new(self.api.name(), self.connection.id);
+        let Ok(lease) = self.broker.budgets.waiting.try_lease(bytes, holder) else { return false };
+        self.lease = lease;
+        self.spare = 0;
+        true
+    }
+
+    /// Lets the controller decide for this request. The memory that was leased for that, and for its reply, is held until
+    /// the controller is done, also when the connection goes before.
+    pub(crate) async fn command<R: Send + 'static>(
+        &mut self,
+        decide: impl FnOnce(Controller<'_>) -> ControllerResult<R> + Send + 'static,
+    ) -> Result<R, ControllerError> {
+        let held = self.hold();
+        self.broker.controller.run_holding(held, decide).await
+    }
+
+    /// Runs work for this request that blocks, on a thread for such. As with [`Request::command`] the memory that was
+    /// leased for it is held until it is done.
+    pub(crate) async fn block<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, ConnectionError> {
+        block_holding(self.hold(), work).await
+    }
+
+    fn hold(&mut self) -> Arc<Held> {
+        let lease = self.lease.split(self.lease.bytes());
+        let held = Arc::new(Held { lease, work: self.work.take(), before: self.held.take() });
+        self.held = Some(Arc::clone(&held));
+        held
+    }
+
     /// Gives the request's memory back before a wait. The decoded value must be gone or leased otherwise by then.
     pub(crate) fn park(&mut self) {
         self.client_id = String::new();
@@ -160,6 +224,7 @@ impl Request {
         self.spare = 0;
         self.taken = 0;
         self.work = None;
+        self.held = None;
     }
 
     /// Leases memory for work beside the request's own lease, from a share of its own: those who hold it wait for
@@ -783,5 +848,36 @@ impl Reply {
             .await?;
         }
         Ok(send_bytes(&receiver.stream, &receiver.state, &self.bytes[sent..], false).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use weir_budget::{Budget, Holder};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_goes_on_without_its_connection_keeps_its_memory() {
+        let budget = Budget::root("work", 1000);
+        let lease = budget.try_lease(600, Holder::new("test", 1)).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let work = block_holding(lease, move || {
+            begun.send(()).unwrap();
+            goes_on.recv().unwrap_err();
+        });
+        let connection = tokio::spawn(work);
+        // Not on this thread, which the connection's task needs.
+        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        connection.abort();
+        assert!(connection.await.unwrap_err().is_cancelled());
+        assert_eq!(budget.used(), 600, "the thread still works");
+        drop(go_on);
+        while budget.used() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }

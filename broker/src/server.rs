@@ -52,6 +52,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const RESERVED_DESCRIPTORS: u64 = 256;
 /// Fewest files of logs that may be open at once.
 const MIN_FILES: u64 = 64;
+/// Most connections that the kernel is asked to hold where the operator does not say how many.
+const MAX_BACKLOG: i64 = 1024;
 /// With fewer descriptors than this there is no start.
 const MIN_DESCRIPTORS: u64 = 160;
 
@@ -253,12 +255,16 @@ impl Server {
             Descriptors::share(raise_descriptor_limit(), layout.counts.connections, connections_are_set)?;
         layout.counts.connections = descriptors.connections;
         let limits = layout.limits().map(|(name, limit)| (name, i64::try_from(limit).unwrap_or(i64::MAX)));
-        let config = config.with_defaults(&limits);
+        // Clients that all come back at once overrun Kafka's default of 50 in less than a millisecond.
+        let backlog = i64::try_from(layout.counts.connections).unwrap_or(MAX_BACKLOG).clamp(50, MAX_BACKLOG);
+        let config =
+            config.with_defaults(&limits).with_defaults(&[(keys::SOCKET_LISTEN_BACKLOG_SIZE.name, backlog)]);
         let config = config.with_ceilings(Ceilings {
             connections: layout.counts.connections,
             batch_bytes: largest_batch(budgets.receive.limit()),
         });
         let (paths, metadata_dir) = directories(&config);
+        directories::refuse_doubtful_first_start(&paths, &config)?;
         let logs = LogManager::lock(
             &Disk::new(),
             &paths,
@@ -328,6 +334,8 @@ impl Server {
             lacks_logs: AtomicBool::new(false),
             random: AtomicU64::new(uuid::Uuid::new_v4().as_u64_pair().0),
             started: began,
+            rounds: parking_lot::Mutex::default(),
+            failure: Arc::default(),
         });
         broker.follow(&MetadataImage::empty(), &image);
         let policy = SnapshotPolicy {
@@ -347,12 +355,13 @@ impl Server {
         let addresses = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
         if let Some(socket) = http_socket {
             tracing::info!(address = %display_address(&socket), "serving /, /metrics, /memory and /health");
-            tasks.push(tokio::spawn(http::serve(Arc::clone(&broker), socket)));
+            tasks.push(broker.failure.watch("http.listener", http::serve(Arc::clone(&broker), socket)));
         }
         for (index, socket) in sockets.into_iter().enumerate() {
             let listener = &broker.listeners[index];
             tracing::info!(listener = listener.name, address = %display_address(&socket), "listening");
-            tasks.push(tokio::spawn(accept_all(Arc::clone(&broker), socket, index, options)));
+            let accepting = accept_all(Arc::clone(&broker), socket, index, options);
+            tasks.push(broker.failure.watch("a listener", accepting));
         }
         tracing::info!(
             cluster = broker.cluster_id,
@@ -380,6 +389,12 @@ impl Server {
         self.broker.budgets.root.report(0)
     }
 
+    /// Waits until a part of the server has failed without which it must not go on, by a fault of ours, and says which.
+    /// Whoever runs the server then stops it.
+    pub async fn failed(&self) -> &'static str {
+        self.broker.failure.wait().await
+    }
+
     /// Stops the server cleanly: no more requests, all logs closed, the marker written.
     ///
     /// # Errors
@@ -405,8 +420,14 @@ impl Server {
         broker.controller.stop().await;
         // The thread answers the stop as its last act.
         let _ = self.controller.join();
-        broker.metadata_log.close(now_ms(), true)?;
+        *broker.rounds.lock() = true;
+        let metadata_closed = broker.metadata_log.close(now_ms(), true);
+        if let Err(error) = &metadata_closed {
+            // Its directory is not clean; the logs of the others are closed all the same.
+            broker.metadata_log.log_dir().mark_offline(format!("the metadata log is not closed: {error}"));
+        }
         broker.logs.close(broker.broker_epoch, now_ms())?;
+        metadata_closed?;
         tracing::info!("stopped");
         Ok(())
     }

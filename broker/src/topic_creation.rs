@@ -16,10 +16,15 @@ use crate::server::random_uuid;
 
 impl Broker {
     /// Creates the topics with the broker's defaults; the offsets topic with settings of its own. What fails is logged.
-    pub(crate) async fn create_topics_on_demand(&self, names: BTreeSet<String>) {
+    /// `held` covers their memory, if it is not small.
+    pub(crate) async fn create_topics_on_demand(
+        &self,
+        names: BTreeSet<String>,
+        held: impl Clone + Send + 'static,
+    ) {
         let topics = names.into_iter().map(|name| self.on_demand(name)).collect();
         let request = CreateTopicsRequest { topics, ..CreateTopicsRequest::default() };
-        match self.create_topics(request).await {
+        match self.create_topics(request, held.clone()).await {
             Ok(response) => {
                 for topic in response.topics {
                     match topic.error_code {
@@ -69,14 +74,16 @@ impl Broker {
         }
     }
 
-    /// CreateTopics through the controller; served once it returns.
+    /// CreateTopics through the controller; served once it returns. `held` covers the request's memory and that of the
+    /// response, and is dropped when the controller is done.
     pub(crate) async fn create_topics(
         &self,
         request: CreateTopicsRequest,
+        held: impl Send + 'static,
     ) -> Result<CreateTopicsResponse, ControllerError> {
         let create = move |controller: Controller<'_>| -> ControllerResult<CreateTopicsResponse> {
             controller.create_topics(&request, &mut random_uuid)
         };
-        self.controller.run(create).await
+        self.controller.run_holding(held, create).await
     }
 }

@@ -346,7 +346,7 @@ mod tests {
         let mut watch = Watch::default();
         watch.add(Arc::clone(&old));
         assert!(!watch.is_stale());
-        logs.delete(&name, 0).unwrap();
+        logs.delete(&name, std::time::Instant::now()).unwrap();
         old.wake();
         // By the time that the poll runs there is a new partition, which knows nothing of it.
         let new = Arc::new(Partition::new(&topic, 0, make(Uuid([2; 16])), 0));

@@ -179,3 +179,117 @@ fn more_partitions_than_the_plan_has_room_for_are_refused_when_made_and_at_a_sta
     assert!(matches!(error, ServerError::Limit { count: 15, limit: 10, .. }), "{error}");
     assert!(error.to_string().contains("max.partitions"), "{error}");
 }
+
+/// Starts a server that must not start, and returns why.
+fn refused(text: &str) -> String {
+    let text = format!("{text}\nnode.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nhttp.listener=");
+    let config = BrokerConfig::from_properties(&PropertySet::parse(text.as_bytes()).unwrap()).unwrap().config;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(Server::start(config)).err().expect("it starts").to_string()
+}
+
+#[test]
+fn an_emptied_directory_is_no_first_start_where_formatting_must_be_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log");
+    let properties = |auto: bool| format!("log.dirs={}\nlog.dirs.auto.format={auto}", dir.display());
+    let said = refused(&properties(false));
+    assert!(
+        said.contains("log.dirs.auto.format=true") && said.contains(&dir.display().to_string()),
+        "{said}"
+    );
+    assert!(!dir.exists(), "a refused start makes nothing");
+    let running = Running::start(&properties(true));
+    running.client().create(&[("t", 1, &[])]);
+    assert_eq!(running.client().produce("t", 0, Codec::None, &[1]), 0);
+    drop(running);
+    {
+        // Formatted, it is asked no more.
+        let running = Running::start(&properties(false));
+        assert_eq!(running.client().produce("t", 0, Codec::None, &[2]), 1);
+    }
+    let away = root.path().join("away");
+    std::fs::rename(&dir, &away).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    refused(&properties(false));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "the place of the missing disk was written to");
+    std::fs::remove_dir(&dir).unwrap();
+    std::fs::rename(&away, &dir).unwrap();
+    let running = Running::start(&properties(false));
+    assert_eq!(running.client().produce("t", 0, Codec::None, &[3]), 2);
+}
+
+#[test]
+fn a_directory_that_vanishes_takes_no_writes_and_the_others_go_on_until_it_is_back() {
+    let root = tempfile::tempdir().unwrap();
+    let (a, b) = (root.path().join("a"), root.path().join("b"));
+    let running = Running::start(&format!("log.dirs={},{}", a.display(), b.display()));
+    let mut client = running.client();
+    client.create(&[("t", 4, &[])]);
+    let homes: Vec<bool> = (0..4).map(|index| b.join(format!("t-{index}")).is_dir()).collect();
+    assert_eq!(homes.iter().filter(|is_in_b| **is_in_b).count(), 2);
+    for index in 0..4 {
+        assert_eq!(client.produce("t", index, Codec::None, &[1]), 0);
+    }
+    let away = root.path().join("away");
+    std::fs::rename(&b, &away).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let produce = |index: i32| {
+        let mut batch = BatchBuilder::new(Codec::None);
+        batch.append(1, None, Some(b"v"), &[]).unwrap();
+        let data =
+            PartitionProduceData { index, records: Some(batch.build().unwrap()), ..Default::default() };
+        let topic_data =
+            TopicProduceData { name: "t".to_string(), partition_data: vec![data], ..Default::default() };
+        let request =
+            ProduceRequest { acks: -1, timeout_ms: 1000, topic_data: vec![topic_data], ..Default::default() };
+        running.client().call(&request, 9).responses.remove(0).partition_responses.remove(0)
+    };
+    let there =
+        |is_in_b: bool| (0..4).zip(&homes).filter(move |(_, home)| **home == is_in_b).map(|(index, _)| index);
+    for index in there(true) {
+        while produce(index).error_code != ErrorCode::KAFKA_STORAGE_ERROR {
+            assert!(Instant::now() < deadline, "partition {index} is written in a directory that is gone");
+        }
+    }
+    for index in there(false) {
+        assert_eq!(produce(index).error_code, ErrorCode::NONE, "{index}");
+    }
+    // Its partitions keep their leader: what is open is read, and nobody else could lead them.
+    let described = client.call(&DescribeLogDirsRequest { topics: None, ..Default::default() }, 4);
+    let codes: Vec<ErrorCode> = described.results.iter().map(|dir| dir.error_code).collect();
+    assert_eq!(codes, [ErrorCode::NONE, ErrorCode::KAFKA_STORAGE_ERROR]);
+    client.create(&[("u", 2, &[])]);
+    assert!(a.join("u-0").is_dir() && a.join("u-1").is_dir());
+    std::fs::rename(&away, &b).unwrap();
+    for index in there(true) {
+        while produce(index).error_code != ErrorCode::NONE {
+            assert!(Instant::now() < deadline + Duration::from_secs(60), "partition {index} stays out");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_backlog_is_what_is_written_and_else_what_a_rush_of_clients_needs() {
+    let told = |properties: &str| {
+        let running = Running::start(properties);
+        let value = |name: &str| {
+            let resource = DescribeConfigsResource {
+                resource_type: BROKER,
+                resource_name: "7".to_string(),
+                configuration_keys: Some(vec![name.to_string()]),
+                ..Default::default()
+            };
+            let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
+            let mut result = running.client().call(&request, 4).results.remove(0);
+            result.configs.remove(0).value.unwrap().parse::<i64>().unwrap()
+        };
+        (value("socket.listen.backlog.size"), value("max.connections"))
+    };
+    assert_eq!(told("socket.listen.backlog.size=50").0, 50);
+    assert_eq!(told("max.connections=100"), (100, 100));
+    // How many connections there may be follows from the descriptors that there are here.
+    let (backlog, connections) = told("");
+    assert_eq!(backlog, connections.clamp(50, 1024));
+}

@@ -232,6 +232,12 @@ impl Disk {
         ignore_missing(fs::remove_dir_all(path))
     }
 
+    /// Makes one directory; those above it must be there.
+    pub(crate) fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.check(Op::CreateDir, path, 0)?;
+        fs::create_dir(path)
+    }
+
     pub(crate) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.check(Op::CreateDir, path, 0)?;
         fs::create_dir_all(path)

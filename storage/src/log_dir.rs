@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use weir_protocol::wire::Uuid;
@@ -446,7 +446,23 @@ impl LogDir {
         name: &str,
         offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)> + Clone,
     ) -> Result<(), StorageError> {
-        checkpoint::write_offsets(&self.disk, &self.path.join(name), offsets)
+        let path = self.path.join(name);
+        let _lock = self.hold_lock(&path)?;
+        checkpoint::write_offsets(&self.disk, &path, offsets)
+    }
+
+    /// Keeps the lock of the directory from being given back while something is written: after that it may be another
+    /// server's.
+    fn hold_lock(&self, path: &Path) -> Result<MutexGuard<'_, Option<Lock>>, StorageError> {
+        let lock = self.lock.lock();
+        match lock.is_some() {
+            true => Ok(lock),
+            false => {
+                let given_back =
+                    io::Error::new(io::ErrorKind::NotConnected, "the directory's lock was given back");
+                Err(given_back).context("write", path)
+            }
+        }
     }
 
     /// The checkpointed log start offset of a partition, 0 if there is none.
@@ -484,6 +500,7 @@ impl LogDir {
             (checkpoint::format_offsets(lines), starts.version)
         };
         let path = self.path.join(LOG_START_OFFSET_CHECKPOINT);
+        let _lock = self.hold_lock(&path)?;
         self.disk.replace(&path, &bytes, true).context("write", &path)?;
         *on_disk = written;
         Ok(())
@@ -574,6 +591,23 @@ mod tests {
             assert!(error.contains("restore the file") && error.contains("/d/meta.properties"), "{error}");
         }
         assert!(MetaProperties::parse(b"version=9\n", path).unwrap_err().to_string().contains("unknown"));
+    }
+
+    #[test]
+    fn a_directory_whose_lock_was_given_back_is_not_written() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = LogDir::lock(&Disk::new(), root.path()).unwrap();
+        let name = TopicPartition::new("t", 0);
+        let version = dir.set_log_start(&name, Some(7));
+        dir.persist_log_starts(version).unwrap();
+        dir.unlock();
+        // Another server's from here on.
+        let other = LogDir::lock(&Disk::new(), root.path()).unwrap();
+        let version = dir.set_log_start(&name, Some(3));
+        assert!(dir.persist_log_starts(version).is_err());
+        assert!(dir.write_checkpoint("recovery-point-offset-checkpoint", [(&name, 3)].into_iter()).is_err());
+        assert_eq!(other.log_start_offset(&name), 7);
+        assert!(!root.path().join("recovery-point-offset-checkpoint").exists());
     }
 
     #[test]

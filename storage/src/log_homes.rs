@@ -86,6 +86,8 @@ impl LogManager {
         name: &TopicPartition,
         home: Option<Uuid>,
     ) -> Result<Arc<LogDir>, StorageError> {
+        // One that vanished a moment ago, before the periodic look: what is made in its place would be lost.
+        self.partition_dirs().for_each(|dir| dir.look_for_it());
         if let Some(directory) = home {
             let offline = || StorageError::HomeOffline { topic_partition: name.clone(), directory };
             return self.dir_with_id(directory).cloned().ok_or_else(offline);

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use weir_protocol::wire::Uuid;
@@ -134,13 +135,15 @@ pub struct StartSummary {
 #[derive(Debug)]
 struct PendingDelete {
     path: PathBuf,
-    due_ms: i64,
+    due: Instant,
     /// Set while the directory still has the name of its partition, because it could not be renamed.
     named: Option<(Arc<LogDir>, TopicPartition)>,
 }
 
-/// How long after a failure a deletion is tried again, ms.
-const DELETE_RETRY_MS: i64 = 1000;
+/// How long after a failure a deletion is tried again.
+const DELETE_RETRY: Duration = Duration::from_secs(1);
+/// Longer than any process lives.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// What the last checkpoints of a directory held, so that equal ones are not written again.
 #[derive(Debug, Default)]
@@ -306,7 +309,7 @@ impl LogManager {
                 DirName::Partition(partition) => partition,
                 DirName::Delete => {
                     summary.deleting += 1;
-                    self.deletes.lock().push_back(PendingDelete { path, due_ms: i64::MIN, named: None });
+                    self.deletes.lock().push_back(PendingDelete { path, due: Instant::now(), named: None });
                     continue;
                 }
                 DirName::Stray | DirName::Future | DirName::Other => continue,
@@ -326,7 +329,7 @@ impl LogManager {
                 Claim::Stray => self.put_out_of_service(dir, &path, &partition, topics, summary)?,
                 Claim::Delete => {
                     summary.deleting += 1;
-                    self.rename_and_queue_delete(dir, &path, &partition, i64::MIN)?;
+                    self.rename_and_queue_delete(dir, &path, &partition, Instant::now())?;
                 }
                 Claim::Open { config, topic_id } => jobs.push((
                     Arc::clone(dir),
@@ -361,7 +364,7 @@ impl LogManager {
             Some(topic_id) if topics.was_deleted(topic_id) => {
                 tracing::info!(%partition, %topic_id, "going on with the deletion that a crash interrupted");
                 summary.deleting += 1;
-                self.rename_and_queue_delete(dir, path, partition, i64::MIN)
+                self.rename_and_queue_delete(dir, path, partition, Instant::now())
             }
             _ => {
                 tracing::warn!(%partition, "no topic claims this directory, setting it aside");
@@ -379,6 +382,12 @@ impl LogManager {
     /// All logs, in no order.
     pub fn logs(&self) -> Vec<Arc<Log>> {
         self.logs.read().values().cloned().collect()
+    }
+
+    /// All logs, in no order; `None` where there are more than `most`.
+    pub fn logs_at_most(&self, most: usize) -> Option<Vec<Arc<Log>>> {
+        let logs = self.logs.read();
+        (logs.len() <= most).then(|| logs.values().cloned().collect())
     }
 
     /// How many logs there are.
@@ -408,10 +417,16 @@ impl LogManager {
         if let Some(log) = self.get(name) {
             return Ok(log);
         }
-        self.retry_renames(now_ms, Some(name))?;
+        self.retry_renames(Instant::now(), Some(name))?;
         let unopened = self.unopened.lock().get(name).cloned();
         let (dir, options) = match unopened {
-            Some((dir, options)) => (dir, LogOptions { config, topic_id, now_ms, ..options }),
+            Some((dir, options)) => {
+                dir.look_for_it();
+                if let Some(reason) = dir.offline_reason() {
+                    return Err(StorageError::NoLogDir { reason });
+                }
+                (dir, LogOptions { config, topic_id, now_ms, ..options })
+            }
             None => {
                 let dir = self.home_of(name, home)?;
                 let options = LogOptions {
@@ -458,12 +473,12 @@ impl LogManager {
     }
 
     /// Takes a partition out of service: its directory is renamed at once and removed by [`Self::run_deletes`] after
-    /// `file.delete.delay.ms`. A directory that cannot be renamed now is renamed by a later call of that. Survives a
+    /// `file.delete.delay.ms`, which nobody shortens by setting the wall clock. A directory that cannot be renamed now is renamed by a later call of that. Survives a
     /// crash: the removal goes on at the next start.
     ///
     /// # Errors
     /// [`StorageError::UnknownLog`].
-    pub fn delete(&self, name: &TopicPartition, now_ms: i64) -> Result<(), StorageError> {
+    pub fn delete(&self, name: &TopicPartition, now: Instant) -> Result<(), StorageError> {
         let _turn = self.changes.lock();
         let opened = self.logs.write().remove(name);
         let unopened = self.unopened.lock().remove(name);
@@ -492,11 +507,11 @@ impl LogManager {
                 }
             }
         }
-        let due_ms = now_ms.saturating_add(delay_ms);
-        if let Err(error) = self.rename_and_queue_delete(&dir, &path, name, due_ms) {
+        let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or(0)).min(NEVER);
+        if let Err(error) = self.rename_and_queue_delete(&dir, &path, name, now + delay) {
             tracing::warn!(partition = %name, %error, "the directory of a deleted partition keeps its name for now");
             let named = Some((dir, name.clone()));
-            let delete = PendingDelete { path, due_ms: now_ms + DELETE_RETRY_MS, named };
+            let delete = PendingDelete { path, due: now + DELETE_RETRY, named };
             self.deletes.lock().push_back(delete);
         }
         self.delete_beyond_limit();
@@ -525,13 +540,13 @@ impl LogManager {
 
     /// Renames the directories of deleted partitions that could not be renamed before: those that are due, or the ones
     /// of `name`. The caller holds `changes`.
-    fn retry_renames(&self, now_ms: i64, name: Option<&TopicPartition>) -> Result<(), StorageError> {
+    fn retry_renames(&self, now: Instant, name: Option<&TopicPartition>) -> Result<(), StorageError> {
         let wanted: VecDeque<PendingDelete> = {
             let mut deletes = self.deletes.lock();
             let (wanted, others) = std::mem::take(&mut *deletes).into_iter().partition(|delete| {
                 delete.named.as_ref().is_some_and(|(_, partition)| match name {
                     Some(name) => partition == name,
-                    None => delete.due_ms <= now_ms,
+                    None => delete.due <= now,
                 })
             });
             *deletes = others;
@@ -540,12 +555,12 @@ impl LogManager {
         let mut outcome = Ok(());
         for delete in wanted {
             let Some((dir, partition)) = &delete.named else { continue };
-            if let Err(error) = self.rename_and_queue_delete(dir, &delete.path, partition, now_ms) {
+            if let Err(error) = self.rename_and_queue_delete(dir, &delete.path, partition, now) {
                 let is_gone = matches!(&error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
                 if is_gone && dir.is_online() && !delete.path.exists() {
                     continue;
                 }
-                self.deletes.lock().push_back(PendingDelete { due_ms: now_ms + DELETE_RETRY_MS, ..delete });
+                self.deletes.lock().push_back(PendingDelete { due: now + DELETE_RETRY, ..delete });
                 outcome = Err(error);
             }
         }
@@ -557,11 +572,11 @@ impl LogManager {
         dir: &LogDir,
         path: &Path,
         name: &TopicPartition,
-        due_ms: i64,
+        due: Instant,
     ) -> Result<(), StorageError> {
         let target = dir.path().join(name.delete_dir_name(&unique()));
         dir.disk().rename(path, &target).context("rename", path)?;
-        self.deletes.lock().push_back(PendingDelete { path: target, due_ms, named: None });
+        self.deletes.lock().push_back(PendingDelete { path: target, due, named: None });
         dir.set_log_start(name, None);
         Ok(())
     }
@@ -574,24 +589,24 @@ impl LogManager {
 
     /// Removes the directories of deleted partitions whose time has come. Returns how many are left; one that cannot
     /// be removed is tried again by the next call.
-    pub fn run_deletes(&self, now_ms: i64) -> usize {
+    pub fn run_deletes(&self, now: Instant) -> usize {
         {
             let _turn = self.changes.lock();
             // Said when it was first tried; the next call tries again.
-            let _ = self.retry_renames(now_ms, None);
+            let _ = self.retry_renames(now, None);
         }
         let due: VecDeque<PendingDelete> = {
             let mut deletes = self.deletes.lock();
             let (due, later) = std::mem::take(&mut *deletes)
                 .into_iter()
-                .partition(|delete| delete.named.is_none() && delete.due_ms <= now_ms);
+                .partition(|delete| delete.named.is_none() && delete.due <= now);
             *deletes = later;
             due
         };
         for mut delete in due {
             if let Err(error) = self.shared.handles.disk().remove_dir_all(&delete.path) {
                 tracing::warn!(path = %delete.path.display(), %error, "cannot remove a deleted partition yet");
-                delete.due_ms = now_ms.saturating_add(DELETE_RETRY_MS);
+                delete.due = now + DELETE_RETRY;
                 self.deletes.lock().push_back(delete);
             }
         }

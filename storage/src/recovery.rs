@@ -148,7 +148,8 @@ impl<'a> Loader<'a> {
         let listed = disk.list(dir);
         let is_new = matches!(&listed, Err(error) if error.kind() == std::io::ErrorKind::NotFound);
         let files = if is_new {
-            disk.create_dir_all(dir).context("create", dir)?;
+            // Without those above it, which may be a disk that is gone.
+            disk.create_dir(dir).context("create", dir)?;
             Files::default()
         } else {
             recovery_files::take_stock(disk, dir, listed.context("list", dir)?)?

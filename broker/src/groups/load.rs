@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weir_budget::Holder;
+use weir_budget::{BudgetError, Holder, Lease};
 use weir_coordinator::{ReplayError as ShardError, Replayed};
 use weir_metadata::properties::keys;
 use weir_protocol::records::Scratch;
@@ -22,7 +22,7 @@ use crate::topics::Partition;
 
 /// How long after a failure a partition is read again.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// What reading takes beside the largest batch: the read buffer's growth and a decompressor.
+/// What reading takes beside the largest batch and its decompression: the windows of look-ups.
 const READ_OVERHEAD_BYTES: u64 = 64 * 1024;
 
 /// How far a shard is.
@@ -46,6 +46,14 @@ enum LoadError {
     /// The log could not be read back.
     #[error(transparent)]
     Read(#[from] ReplayError),
+    /// A batch and its decompression do not fit.
+    #[error("a batch takes {needed} bytes to be read: {error}")]
+    Batch {
+        /// What it takes.
+        needed: u64,
+        /// Why it is not there.
+        error: BudgetError,
+    },
     /// The state does not fit.
     #[error("{0}; raise memory.budget.bytes")]
     Full(ShardError),
@@ -81,18 +89,22 @@ impl Groups {
         self.to_load.notify_one();
     }
 
-    /// Waits until the shards of these groups are served, those that are to be loaded at all, or until `deadline`.
-    pub(crate) async fn wait_loaded(&self, broker: &Broker, group_ids: &[String], deadline: Instant) {
-        let is_loading = |group_id: &String| {
+    /// Whether the shard of one of these groups is still to be loaded.
+    pub(crate) fn are_loading(&self, broker: &Broker, group_ids: &[String]) -> bool {
+        group_ids.iter().any(|group_id| {
             let slot = self.home(broker, group_id);
             slot.is_ok_and(|slot| matches!(slot.state.lock().load, Load::Wanted | Load::Running))
-        };
+        })
+    }
+
+    /// Waits until the shards of these groups are served, those that are to be loaded at all, or until `deadline`.
+    pub(crate) async fn wait_loaded(&self, broker: &Broker, group_ids: &[String], deadline: Instant) {
         loop {
             let loaded = self.loaded.notified();
             tokio::pin!(loaded);
             // Registered before the look, so that no end of a load is missed.
             loaded.as_mut().enable();
-            if !group_ids.iter().any(is_loading) {
+            if !self.are_loading(broker, group_ids) {
                 return;
             }
             if tokio::time::timeout_at(deadline.into(), loaded).await.is_err() {
@@ -116,7 +128,7 @@ impl Groups {
         let message_max_bytes = broker.config.load().get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
         let bytes = (message_max_bytes + READ_OVERHEAD_BYTES).min(broker.budgets.receive.limit());
         let holder = Holder::new("group loading", 0);
-        let lease = match broker.budgets.receive.lease(bytes, holder).await {
+        let mut lease = match broker.budgets.receive.lease(bytes, holder).await {
             Ok(lease) => lease,
             Err(error) => return tracing::error!("cannot load {OFFSETS_TOPIC}: {error}"),
         };
@@ -125,7 +137,7 @@ impl Groups {
         let job = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
             for slot in &slots {
-                loading.groups.load(&loading, slot);
+                loading.groups.load(&loading, slot, &mut lease);
             }
             drop(lease);
             let usage = loading.groups.usage();
@@ -148,8 +160,8 @@ impl Groups {
         }
     }
 
-    /// Replays one partition and serves it. Blocks as long as that takes.
-    fn load(&self, broker: &Broker, slot: &Slot) {
+    /// Replays one partition and serves it. Blocks as long as that takes. `lease` covers the batches.
+    fn load(&self, broker: &Broker, slot: &Slot, lease: &mut Lease) {
         {
             let mut state = slot.state.lock();
             if state.load == Load::GivenUp {
@@ -158,7 +170,7 @@ impl Groups {
             state.load = Load::Running;
             state.shard = self.new_shard();
         }
-        let replayed = replay(slot);
+        let replayed = replay(slot, lease);
         {
             let mut state = slot.state.lock();
             let now_ms = self.now_ms();
@@ -201,11 +213,16 @@ impl Slot {
     }
 }
 
-fn replay(slot: &Slot) -> Result<(), LoadError> {
+fn replay(slot: &Slot, lease: &mut Lease) -> Result<(), LoadError> {
     let log = &slot.partition.log;
     let mut scratch = Scratch::new(0);
     let mut skipped = 0_u64;
-    for_each_batch(log, log.log_start_offset().get(), |batch| {
+    // Beyond the largest batch that is taken here: one that another server wrote, or a compressed one.
+    let room = |bytes: u64| match bytes.saturating_add(READ_OVERHEAD_BYTES).saturating_sub(lease.bytes()) {
+        0 => Ok(()),
+        more => lease.try_grow(more).map_err(|error| LoadError::Batch { needed: bytes, error }),
+    };
+    for_each_batch(log, log.log_start_offset().get(), room, |batch| {
         if !holds(log, batch)? {
             return Ok(());
         }

@@ -116,11 +116,12 @@ async fn create_missing(request: &Request, asked: &[MetadataRequestTopic]) -> Re
     }
     let mut rest = asked;
     while !rest.is_empty() {
-        let _work = request.lease_some(rest.len().min(CREATED_AT_ONCE) * CREATION_BYTES).await?;
+        let work = request.lease_some(rest.len().min(CREATED_AT_ONCE) * CREATION_BYTES).await?;
+        let work = Arc::new(work);
         let (missing, later) = some_missing(&broker.image(), rest);
         rest = later;
         if !missing.is_empty() {
-            broker.create_topics_on_demand(missing).await;
+            broker.create_topics_on_demand(missing, Arc::clone(&work)).await;
         }
     }
     Ok(())

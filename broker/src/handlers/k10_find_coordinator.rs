@@ -13,7 +13,6 @@ use weir_protocol::messages::k10_find_coordinator::{
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{EncodeError, Sink, put_array_len, put_empty_tags, put_i32};
 
-use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::groups::OFFSETS_TOPIC;
 use crate::request::{Reply, Request};
@@ -40,7 +39,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         asked.coordinator_keys.as_slice()
     };
     if asked.key_type == GROUP && !keys.is_empty() {
-        make_ready(&broker, keys).await;
+        make_ready(&mut request, keys).await;
     }
     let (host, port) = broker.advertised(request.connection.listener);
     let find = |key: &str| -> Found {
@@ -120,10 +119,14 @@ fn text_of(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Creates the offsets topic if it is not there, and waits for the partitions of the groups.
-async fn make_ready(broker: &Arc<Broker>, groups: &[String]) {
+/// Creates the offsets topic if it is not there, and waits for the partitions of the groups, where that keeps no other
+/// request from its memory.
+async fn make_ready(request: &mut Request, groups: &[String]) {
+    let broker = Arc::clone(&request.broker);
     if broker.image().topics().by_name(OFFSETS_TOPIC).is_none() {
-        broker.create_topics_on_demand(BTreeSet::from([OFFSETS_TOPIC.to_string()])).await;
+        broker.create_topics_on_demand(BTreeSet::from([OFFSETS_TOPIC.to_string()]), ()).await;
     }
-    broker.groups.wait_loaded(broker, groups, Instant::now() + LOADING_PATIENCE).await;
+    if broker.groups.are_loading(&broker, groups) && request.may_wait() {
+        broker.groups.wait_loaded(&broker, groups, Instant::now() + LOADING_PATIENCE).await;
+    }
 }

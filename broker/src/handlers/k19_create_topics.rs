@@ -6,6 +6,7 @@
 //! after the records are gone.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use weir_budget::Lease;
 use weir_metadata::controller::creation_configs;
@@ -117,14 +118,15 @@ async fn create(
     outcomes: &mut Vec<Outcome>,
 ) -> Result<(), ConnectionError> {
     let topics = || indexes.iter().filter_map(|index| asked.topics.get(*index));
-    let _work = request.lease_some(topics().map(work_bytes).sum()).await?;
+    // The controller's as much as ours: it works on when the connection is gone.
+    let work = Arc::new(request.lease_some(topics().map(work_bytes).sum()).await?);
     let portion = CreateTopicsRequest {
         topics: topics().cloned().collect(),
         timeout_ms: asked.timeout_ms,
         validate_only: asked.validate_only,
         ..CreateTopicsRequest::default()
     };
-    let created = request.broker.create_topics(portion).await;
+    let created = request.broker.create_topics(portion, Arc::clone(&work)).await;
     let outcome = |topic, result: &CreatableTopicResult| Outcome {
         topic,
         error_code: result.error_code,

@@ -22,11 +22,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let asked = request.share(asked);
     let version = request.version;
     let for_controller = asked.clone();
-    let deleted = request
-        .broker
-        .controller
-        .run(move |controller| controller.delete_topics(&for_controller, version))
-        .await;
+    let deleted = request.command(move |controller| controller.delete_topics(&for_controller, version)).await;
     let response = deleted.unwrap_or_else(|error| {
         let refused = |name: Option<String>, topic_id: Uuid| DeletableTopicResult {
             name,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::messages::k21_delete_records::{
-    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
+    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
 };
 
 use crate::broker::Broker;
@@ -19,13 +20,12 @@ const NO_LOW_WATERMARK: i64 = -1;
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(DeleteRecordsRequest::decode)?;
     let partitions: usize = asked.topics.iter().map(|topic| topic.partitions.len()).sum();
-    request.lease_more(partitions.saturating_mul(size_of::<DeleteRecordsPartitionResult>())).await?;
+    let each = |topic: &DeleteRecordsTopic| size_of::<DeleteRecordsTopicResult>() + topic.name.len();
+    let topics: usize = asked.topics.iter().map(each).sum();
+    let partitions = partitions.saturating_mul(size_of::<DeleteRecordsPartitionResult>());
+    request.lease_more(partitions.saturating_add(topics)).await?;
     let broker = Arc::clone(&request.broker);
-    // The thread may work on when the connection is gone.
-    let asked = request.share(asked);
-    let response = tokio::task::spawn_blocking(move || delete(&broker, &asked)).await;
-    // A panic in there ends this connection, as it would have without the thread.
-    let response = response.map_err(std::io::Error::other)?;
+    let response = request.block(move || delete(&broker, &asked)).await?;
     Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))
 }
 

@@ -27,8 +27,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     request.lease_more(asked.resources.iter().map(work_bytes).sum()).await?;
     let asked = request.share(asked);
     let for_controller = asked.clone();
-    let altered =
-        request.broker.controller.run(move |controller| controller.alter_configs(&for_controller)).await;
+    let altered = request.command(move |controller| controller.alter_configs(&for_controller)).await;
     let response = altered.unwrap_or_else(|error| {
         let refused = |resource: &AlterConfigsResource| AlterConfigsResourceResponse {
             error_code: controller_code(&error),

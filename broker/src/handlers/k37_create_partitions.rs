@@ -20,8 +20,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     request.lease_more(asked.topics.iter().map(work_bytes).sum()).await?;
     let asked = request.share(asked);
     let for_controller = asked.clone();
-    let created =
-        request.broker.controller.run(move |controller| controller.create_partitions(&for_controller)).await;
+    let created = request.command(move |controller| controller.create_partitions(&for_controller)).await;
     let response =
         created.unwrap_or_else(|error| refuse_all(&asked, controller_code(&error), &error.to_string()));
     Ok(Some(request.reply(|w| response.encode(w, request.version)).await?))

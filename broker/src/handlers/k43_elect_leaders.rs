@@ -28,7 +28,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     }
     let asked = request.share(asked);
     let version = request.version;
-    let elected = request.broker.controller.run(move |controller| controller.elect_leaders(&asked)).await;
+    let elected = request.command(move |controller| controller.elect_leaders(&asked)).await;
     let mut response = elected.unwrap_or_else(|error| ElectLeadersResponse {
         error_code: controller_code(&error),
         ..ElectLeadersResponse::default()

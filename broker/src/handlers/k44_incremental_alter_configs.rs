@@ -24,11 +24,8 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     request.lease_more(asked.resources.iter().map(work_bytes).sum()).await?;
     let asked = request.share(asked);
     let for_controller = asked.clone();
-    let altered = request
-        .broker
-        .controller
-        .run(move |controller| controller.incremental_alter_configs(&for_controller))
-        .await;
+    let altered =
+        request.command(move |controller| controller.incremental_alter_configs(&for_controller)).await;
     let response = altered.unwrap_or_else(|error| {
         let refused = |resource: &IncrementalAlterConfigsRequestAlterConfigsResource| {
             IncrementalAlterConfigsResponseAlterConfigsResourceResponse {

@@ -23,11 +23,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     }
     let asked = request.share(asked);
     let allows = asked.allow_replication_factor_change;
-    let altered = request
-        .broker
-        .controller
-        .run(move |controller| controller.alter_partition_reassignments(&asked))
-        .await;
+    let altered = request.command(move |controller| controller.alter_partition_reassignments(&asked)).await;
     let mut response = altered.unwrap_or_else(|error| AlterPartitionReassignmentsResponse {
         error_code: controller_code(&error),
         error_message: Some(error.to_string()),

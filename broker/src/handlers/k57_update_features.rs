@@ -15,7 +15,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let bytes = asked.feature_updates.iter().map(|update| FEATURE_BYTES + 4 * update.feature.len()).sum();
     request.lease_more(bytes).await?;
     let asked = request.share(asked);
-    let updated = request.broker.controller.run(move |controller| controller.update_features(&asked)).await;
+    let updated = request.command(move |controller| controller.update_features(&asked)).await;
     let response = updated.unwrap_or_else(|error| UpdateFeaturesResponse {
         error_code: controller_code(&error),
         error_message: Some(error.to_string()),

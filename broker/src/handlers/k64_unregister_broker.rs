@@ -9,7 +9,7 @@ use crate::request::{Reply, Request};
 /// Answers once the broker is out.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let asked = request.decode(UnregisterBrokerRequest::decode)?;
-    let done = request.broker.controller.run(move |controller| controller.unregister_broker(&asked)).await;
+    let done = request.command(move |controller| controller.unregister_broker(&asked)).await;
     let response = done.unwrap_or_else(|error| UnregisterBrokerResponse {
         error_code: controller_code(&error),
         error_message: Some(error.to_string()),

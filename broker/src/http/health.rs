@@ -35,7 +35,9 @@ pub(super) fn render(broker: &Broker, document: &mut Document) -> Result<StatusC
             }));
         }
     }
-    let failed = metadata.is_some() || broker.logs.dirs().iter().any(|dir| !dir.is_online());
+    let part = broker.failure.part();
+    let failed =
+        part.is_some() || metadata.is_some() || broker.logs.dirs().iter().any(|dir| !dir.is_online());
     let status = match (failed, count) {
         (true, _) => "failed",
         (false, 0) => "ok",
@@ -45,6 +47,7 @@ pub(super) fn render(broker: &Broker, document: &mut Document) -> Result<StatusC
         "status": status,
         "cluster_id": broker.cluster_id,
         "node_id": broker.node_id,
+        "failed_part": part,
         "uptime_seconds": broker.started.elapsed().as_secs(),
         "metadata_log": { "writable": metadata.is_none(), "reason": metadata.as_deref() },
         "log_dirs": directories,

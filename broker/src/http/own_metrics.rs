@@ -98,6 +98,7 @@ async fn connections_and_limits(page: &mut Page, broker: &Broker) -> Written {
             "Connections closed because they spoke another protocol",
             metrics.foreign_protocols.get(),
         ),
+        ("weir_panics", "Panics, each a fault of the program", crate::failure::panics()),
         ("weir_requests", "Frames received", metrics.requests.get()),
         ("weir_produce_batches", "Batches appended", metrics.produce_batches.get()),
     ];

@@ -312,6 +312,8 @@ struct Entry {
 struct Open {
     entries: HashMap<u64, Entry>,
     per_address: HashMap<IpAddr, u32>,
+    /// All were ended, and so is whatever was accepted at that moment.
+    is_closed: bool,
 }
 
 /// The open connections of all listeners.
@@ -408,7 +410,11 @@ impl Registry {
 
     /// Tells the registry which task to end when the connection is cut off.
     pub(crate) fn runs(&self, id: u64, task: AbortHandle) {
-        if let Some(entry) = self.open.lock().entries.get_mut(&id) {
+        let mut open = self.open.lock();
+        if open.is_closed {
+            task.abort();
+        }
+        if let Some(entry) = open.entries.get_mut(&id) {
             entry.task = Some(task);
         }
     }
@@ -444,9 +450,11 @@ impl Registry {
         self.open.lock().entries.get(&id).map(|entry| entry.state.peer)
     }
 
-    /// Ends every connection.
+    /// Ends every connection, for good.
     pub(crate) fn close_all(&self) {
-        for entry in self.open.lock().entries.values() {
+        let mut open = self.open.lock();
+        open.is_closed = true;
+        for entry in open.entries.values() {
             if let Some(task) = &entry.task {
                 task.abort();
             }

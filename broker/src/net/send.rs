@@ -37,6 +37,7 @@ pub(crate) async fn send_bytes(
                 state.progressed_if_holding();
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -2,12 +2,16 @@
 //!
 //! Method: handlers send closures that turn the committed image into records and a reply. The thread takes what waits,
 //! appends each command's records as one batch, replays them, publishes the new image and only then lets the replies
-//! go. Invariant: a reply that says "done" is durable and visible.
+//! go. Invariants: a reply that says "done" is durable and visible; a command that panics has changed nothing, and a panic
+//! at any later step ends the server ([`Failure`](crate::failure::Failure)).
 
 mod log;
 mod snapshot;
 mod state;
+#[cfg(test)]
+mod tests;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +21,8 @@ use weir_metadata::VersionedRecord;
 use weir_metadata::controller::{Controller, ControllerResult, LimitReached};
 use weir_metadata::image::MetadataImage;
 use weir_metadata::properties::BrokerConfig;
+
+use crate::failure;
 
 pub(crate) use log::{MetadataLog, MetadataLogError, OpenOptions, TOPIC};
 
@@ -32,6 +38,9 @@ pub(crate) enum ControllerError {
     /// The server stops.
     #[error("the controller is stopping")]
     Stopping,
+    /// Deciding the command panicked; nothing was done.
+    #[error("the command failed by a fault of the server: {0}")]
+    Panicked(String),
 }
 
 type Done = Box<dyn FnOnce(Result<(), ControllerError>) + Send>;
@@ -63,12 +72,32 @@ impl ControllerHandle {
         &self,
         decide: impl FnOnce(Controller<'_>) -> ControllerResult<R> + Send + 'static,
     ) -> Result<R, ControllerError> {
+        self.run_holding((), decide).await
+    }
+
+    /// As [`ControllerHandle::run`] for somebody who may go before the controller is done: `held` is dropped after the last
+    /// of what the command made.
+    pub(crate) async fn run_holding<R: Send + 'static>(
+        &self,
+        held: impl Send + 'static,
+        decide: impl FnOnce(Controller<'_>) -> ControllerResult<R> + Send + 'static,
+    ) -> Result<R, ControllerError> {
         let (sender, receiver) = oneshot::channel();
         let job: Decide = Box::new(move |image, config| {
-            let ControllerResult { records, reply, limits, .. } = decide(Controller::new(image, config));
+            let decided = catch_unwind(AssertUnwindSafe(|| decide(Controller::new(image, config))));
+            let ControllerResult { records, reply, limits, .. } = match decided {
+                Ok(result) => result,
+                // Decisions are pure: what was half done is gone with the stack.
+                Err(payload) => {
+                    let error = ControllerError::Panicked(failure::message(&*payload).to_owned());
+                    let done: Done = Box::new(move |_| drop(sender.send(Err(error))));
+                    return (Vec::new(), Vec::new(), done);
+                }
+            };
             let done: Done = Box::new(move |outcome| {
                 // Nobody listens any more when the client has gone; the records stand all the same.
-                let _ = sender.send(outcome.map(|()| reply));
+                drop(sender.send(outcome.map(|()| reply)));
+                drop(held);
             });
             (records, limits, done)
         });
@@ -106,18 +135,32 @@ pub(crate) trait Publisher: Send {
     fn limit_reached(&self, limit: &LimitReached);
     /// The wall clock in milliseconds.
     fn now_ms(&self) -> i64;
+    /// Hears that the controller is gone, and why the server must not go on without it.
+    fn failed(&self);
 }
 
-/// The controller's loop; ends with [`ControllerHandle::stop`].
+/// The controller's loop; ends with [`ControllerHandle::stop`], or when a step behind the decision panics: what waits is
+/// refused then, and the server told.
 pub(crate) fn run(
-    mut log: MetadataLog,
+    log: MetadataLog,
     queue: ControllerQueue,
     mut publisher: impl Publisher,
     policy: SnapshotPolicy,
 ) {
+    if catch_unwind(AssertUnwindSafe(|| serve(log, queue, &mut publisher, policy))).is_err() {
+        publisher.failed();
+    }
+}
+
+fn serve(
+    mut log: MetadataLog,
+    queue: ControllerQueue,
+    publisher: &mut impl Publisher,
+    policy: SnapshotPolicy,
+) {
     let mut last_snapshot = Instant::now();
     let ControllerQueue(mut queue) = queue;
-    follow_up(&mut log, &mut publisher);
+    follow_up(&mut log, publisher);
     while let Some(job) = queue.blocking_recv() {
         match job {
             Job::Decide(decide) => {
@@ -133,7 +176,7 @@ pub(crate) fn run(
                 } else if count > 0 {
                     publisher.publish(&before, log.image());
                 }
-                follow_up(&mut log, &mut publisher);
+                follow_up(&mut log, publisher);
                 done(outcome.map_err(|error| ControllerError::Log(error.to_string())));
             }
             Job::Stop(stopped) => {

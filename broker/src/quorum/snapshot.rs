@@ -57,7 +57,8 @@ pub(super) fn read(snapshot: &SnapshotFile) -> Result<MetadataImage, ReplayError
     let mut records = Vec::new();
     let mut log_time_ms = -1;
     let mut scratch = Scratch::new(0);
-    for_each_batch_of(&mut BufReader::new(file), &what, |batch| {
+    let size = file.metadata().map_err(|error| ReplayError::Io { what: what.clone(), error })?.len();
+    for_each_batch_of(&mut BufReader::new(file), size, &what, |batch| {
         if batch.header.is_control() {
             log_time_ms = log_time_ms.max(batch.header.max_timestamp);
             return Ok(());

@@ -411,6 +411,24 @@ pub(crate) static INTENDED: &[Intended] = &[
     ),
     intended(
         (ApiKey::DescribeConfigs, "describe 4 \"7\""),
+        "results[].configs[]!",
+        ("absent", "{name: \"log.dirs.auto.format"),
+        "a property of weir's own",
+    ),
+    intended(
+        (ApiKey::DescribeConfigs, "describe 4 \"7\""),
+        "results[].configs[].value",
+        ("\"50\"", "\"1024\""),
+        "socket.listen.backlog.size has a default that clients which all come back at once fit in",
+    ),
+    intended(
+        (ApiKey::DescribeConfigs, "describe 4 \"7\""),
+        "results[].configs[].synonyms[].value",
+        ("\"50\"", "\"1024\""),
+        "as above",
+    ),
+    intended(
+        (ApiKey::DescribeConfigs, "describe 4 \"7\""),
         "results[].configs[].value",
         ("\"2147483647\"", "\""),
         "max.connections has the default that the memory budget has room for",

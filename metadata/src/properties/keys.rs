@@ -63,6 +63,7 @@ keys! {
     HTTP_LISTENER: String = "http.listener";
     LOG_CLEANUP_POLICY: Vec<String> = "log.cleanup.policy";
     LOG_DIR: Vec<String> = "log.dir";
+    LOG_DIRS_AUTO_FORMAT: bool = "log.dirs.auto.format";
     LOG_DIRS: Option<Vec<String>> = "log.dirs";
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: i32 = "log.flush.offset.checkpoint.interval.ms";
     LOG_INITIAL_TASK_DELAY_MS: i64 = "log.initial.task.delay.ms";

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::{Attempt, Disk, FaultHook, Op, Verdict};
@@ -91,7 +91,7 @@ fn retention_of_a_deleted_topic_takes_nothing_of_a_new_one_of_its_name() {
         let manager = &manager;
         let batch = &batch;
         scope.spawn(move || {
-            manager.delete(&partition(), NOW).unwrap();
+            manager.delete(&partition(), Instant::now()).unwrap();
             let new = create(manager, second);
             batch.append(&new).unwrap();
         });
@@ -117,7 +117,7 @@ fn who_still_holds_a_deleted_log_touches_no_file_of_a_new_one_of_its_name() {
     for _ in 0..30 {
         Batch::new(1, 200, NOW).append(&old).unwrap();
     }
-    manager.delete(&partition(), NOW).unwrap();
+    manager.delete(&partition(), Instant::now()).unwrap();
     let new = create(&manager, second);
     for _ in 0..30 {
         Batch::new(7, 10, NOW).append(&new).unwrap();

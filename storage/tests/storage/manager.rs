@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::common::{Batch, NOW, read_all};
 use weir_protocol::wire::Uuid;
@@ -152,9 +153,10 @@ fn a_deleted_partition_is_gone_at_once_and_its_files_after_the_delay_or_the_next
         Batch::new(1, 10, NOW).append(&create(&manager, &name("t", partition))).unwrap();
     }
     let held = manager.get(&name("t", 0)).unwrap();
-    manager.delete(&name("t", 0), NOW).unwrap();
-    manager.delete(&name("t", 1), NOW).unwrap();
-    assert!(matches!(manager.delete(&name("t", 1), NOW), Err(StorageError::UnknownLog { .. })));
+    let now = Instant::now();
+    manager.delete(&name("t", 0), now).unwrap();
+    manager.delete(&name("t", 1), now).unwrap();
+    assert!(matches!(manager.delete(&name("t", 1), now), Err(StorageError::UnknownLog { .. })));
     assert!(manager.get(&name("t", 0)).is_none());
     assert!(matches!(Batch::new(1, 10, NOW).append(&held), Err(StorageError::Closed { .. })));
     // Made anew at once, it begins empty.
@@ -165,9 +167,9 @@ fn a_deleted_partition_is_gone_at_once_and_its_files_after_the_delay_or_the_next
             .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(suffix))
             .count()
     };
-    assert_eq!((manager.run_deletes(NOW + 59_999), count("-delete")), (2, 2));
-    assert_eq!((manager.run_deletes(NOW + 60_000), count("-delete")), (0, 0));
-    manager.delete(&name("t", 2), NOW).unwrap();
+    assert_eq!((manager.run_deletes(now + Duration::from_millis(59_999)), count("-delete")), (2, 2));
+    assert_eq!((manager.run_deletes(now + Duration::from_millis(60_000)), count("-delete")), (0, 0));
+    manager.delete(&name("t", 2), Instant::now()).unwrap();
     drop(held);
     drop(manager);
     // A crash: the removal goes on at once after the start.
@@ -177,7 +179,7 @@ fn a_deleted_partition_is_gone_at_once_and_its_files_after_the_delay_or_the_next
             _ => Claim::Open { config: Arc::default(), topic_id: Some(TOPIC_ID) },
         });
     assert_eq!(summary.deleting, 2);
-    assert_eq!((manager.run_deletes(NOW), count("-delete"), manager.log_count()), (0, 0, 1));
+    assert_eq!((manager.run_deletes(Instant::now()), count("-delete"), manager.log_count()), (0, 0, 1));
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn a_deletion_that_a_crash_interrupted_goes_on_and_other_unclaimed_directories_a
     let summary = manager.load(&AfterInterruptedDeletions, NOW, &|_, _| {}).unwrap();
     assert_eq!((summary.deleting, summary.strays.len(), summary.failed.len()), (2, 1, 0), "{summary:?}");
     assert!(summary.strays[0].file_name().unwrap().to_str().unwrap().starts_with("unknown-0."));
-    assert_eq!(manager.run_deletes(NOW), 0);
+    assert_eq!(manager.run_deletes(Instant::now()), 0);
     let mut left: Vec<_> = std::fs::read_dir(root.path().join("d0"))
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -287,7 +289,7 @@ fn a_flush_of_a_deleted_log_is_no_failure_of_the_disk() {
     let manager = open(root.path(), 1);
     let log = create(&manager, &name("t", 0));
     Batch::new(1, 10, NOW).append(&log).unwrap();
-    manager.delete(&name("t", 0), NOW).unwrap();
+    manager.delete(&name("t", 0), Instant::now()).unwrap();
     assert!(matches!(log.flush(NOW), Err(StorageError::Closed { .. })));
     assert!(!log.is_read_only());
     let went = &manager.counters().went_read_only;
@@ -418,7 +420,7 @@ fn a_partition_made_anew_does_not_inherit_the_log_start_of_its_predecessor() {
     log.flush(NOW).unwrap();
     manager.checkpoint().unwrap();
     drop(log);
-    manager.delete(&name("t", 0), NOW).unwrap();
+    manager.delete(&name("t", 0), Instant::now()).unwrap();
     let log = create(&manager, &name("t", 0));
     for _ in 0..5 {
         Batch::new(1, 10, NOW).append(&log).unwrap();
@@ -434,7 +436,7 @@ fn a_partition_made_anew_does_not_inherit_the_log_start_of_its_predecessor() {
     let log = manager.get(&name("t", 0)).unwrap();
     log.delete_records(5).unwrap();
     drop(log);
-    manager.delete(&name("t", 0), NOW).unwrap();
+    manager.delete(&name("t", 0), Instant::now()).unwrap();
     drop(manager);
     let manager = open(root.path(), 1);
     let log = create(&manager, &name("t", 0));
@@ -463,6 +465,32 @@ fn a_vanished_directory_takes_no_writes_until_it_is_back() {
     std::fs::rename(&elsewhere, &here).unwrap();
     manager.tick(NOW);
     assert_eq!(Batch::new(1, 10, NOW).append(&log).unwrap().first_offset, 1);
+}
+
+#[test]
+fn nothing_is_made_in_the_place_of_a_directory_that_has_just_vanished() {
+    let root = tempfile::tempdir().unwrap();
+    let manager = open(root.path(), 2);
+    let (here, elsewhere) = (root.path().join("d0"), root.path().join("elsewhere"));
+    // As when a disk is unmounted: its mount point is there and empty.
+    for has_mount_point in [false, true] {
+        std::fs::rename(&here, &elsewhere).unwrap();
+        if has_mount_point {
+            std::fs::create_dir(&here).unwrap();
+        }
+        // Before the next periodic look.
+        for partition in 0..2 {
+            let log = create(&manager, &name(&format!("t{has_mount_point}"), partition));
+            assert_eq!(log.log_dir().path(), root.path().join("d1"));
+        }
+        assert!(std::fs::read_dir(&here).map_or(true, |mut entries| entries.next().is_none()));
+        if has_mount_point {
+            std::fs::remove_dir(&here).unwrap();
+        }
+        std::fs::rename(&elsewhere, &here).unwrap();
+        manager.tick(NOW);
+        assert!(manager.dirs()[0].is_online());
+    }
 }
 
 #[test]
@@ -518,16 +546,17 @@ fn a_deleted_partition_whose_directory_cannot_be_renamed_goes_later() {
     manager.load(&|_: &TopicPartition| Claim::Ignore, NOW, &|_, _| {}).unwrap();
     Batch::new(1, 10, NOW).append(&create(&manager, &name("t", 0))).unwrap();
     faults.fail(&[Op::Rename], "t-0", EROFS, 0);
-    manager.delete(&name("t", 0), NOW).unwrap();
+    manager.delete(&name("t", 0), Instant::now()).unwrap();
     assert!(manager.get(&name("t", 0)).is_none(), "it is gone for clients at once");
-    manager.run_deletes(NOW + 2000);
+    let later = |ms: u64| Instant::now() + Duration::from_millis(ms);
+    manager.run_deletes(later(2000));
     let remake = || manager.get_or_create(&name("t", 0), Some(Uuid([1; 16])), None, Arc::default(), NOW);
     assert!(remake().is_err(), "a new partition would take the old one's directory");
     faults.lift();
-    manager.run_deletes(NOW + 4000);
+    manager.run_deletes(later(4000));
     assert!(!root.path().join("d0/t-0").exists());
     assert_eq!(remake().unwrap().log_end_offset().get(), 0);
-    assert_eq!(manager.run_deletes(NOW + 100_000_000), 0);
+    assert_eq!(manager.run_deletes(later(100_000_000)), 0);
     let left: Vec<_> = std::fs::read_dir(root.path().join("d0")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains("delete")), "{left:?}");
 }

@@ -97,13 +97,23 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
     let runtime =
         weir_broker::runtime(&layout).map_err(|error| format!("cannot start the runtime: {error}"))?;
+    weir_broker::log_panics();
     runtime.block_on(async {
         let mut signals =
             Signals::install().map_err(|error| format!("cannot install signal handlers: {error}"))?;
         let server = Server::start(loaded.config).await.map_err(|error| error.to_string())?;
-        let name = signals.stop().await;
-        tracing::info!(signal = name, "stopping");
-        server.stop().await.map_err(|error| error.to_string())
+        let failed = tokio::select! {
+            name = signals.stop() => {
+                tracing::info!(signal = name, "stopping");
+                None
+            }
+            part = server.failed() => Some(part),
+        };
+        server.stop().await.map_err(|error| error.to_string())?;
+        match failed {
+            None => Ok(()),
+            Some(part) => Err(format!("{part} has failed; start the server again")),
+        }
     })
 }
 
