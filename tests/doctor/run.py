@@ -31,6 +31,7 @@ WEIR = os.environ.get("WEIR_BIN", str(ROOT / "target" / "release" / "weir"))
 REQUEST = 40 << 20
 LIMIT = 96 << 20
 CAP = 1 << 20
+NETWORK_THREADS = 4
 # The first bytes of an HTTP request, taken for a size.
 HTTP = f"(size = {struct.unpack('>i', b'GET ')[0]} larger than "
 OPTIONS = ("-XX:MaxDirectMemorySize=96m", "-XX:NativeMemoryTracking=summary", "-XX:+HeapDumpOnOutOfMemoryError")
@@ -46,8 +47,8 @@ def weir(*arguments, code=0):
 
 
 def burden(address, until, deadline=180):
-    """Large requests of which only the first bytes come, one request in another language, and many small ones, which make
-    the network threads look at the large ones again. Ends when `until()` holds; says whether it did."""
+    """Large requests of which only the first bytes come, requests in another language, and many small ones, which make the
+    network threads look at the large ones again. Ends when `until()` holds; says whether it did."""
     host, port = address.split(":")
 
     def connect(payload):
@@ -57,7 +58,8 @@ def burden(address, until, deadline=180):
         return connection
 
     held = [connect(struct.pack(">i", REQUEST) + b"\0\0\0\x09") for _ in range(8)]
-    held.append(connect(b"GET / HTTP/1.1\r\n\r\n"))
+    # Connections go to the threads in turn: one for each, because a thread that fails at a large request reads no other.
+    held.extend(connect(b"GET / HTTP/1.1\r\n\r\n") for _ in range(NETWORK_THREADS))
     began = time.monotonic()
     try:
         while time.monotonic() - began < deadline:
@@ -119,7 +121,7 @@ def run(base, name, settings, options, until):
     evidence = base / name
     evidence.mkdir()
     port = brokers.free_port()
-    broker = brokers.Broker("kafka-3.9.2", base / f"{name}-broker", {"num.network.threads": "4", **settings}, heap="512m",
+    broker = brokers.Broker("kafka-3.9.2", base / f"{name}-broker", {"num.network.threads": str(NETWORK_THREADS), **settings}, heap="512m",
                             java_options=(*OPTIONS, *options, *jmx_options(port), f"-Xlog:gc*:file={evidence / 'gc.log'}"))
     try:
         log = broker.log

@@ -294,3 +294,56 @@ fn the_worst_of_several_processes_counts() {
     }
     assert_eq!(verification.checks[2].outcome, Outcome::Passes);
 }
+
+/// The published figures of an incident: Kafka 3.9.2 on JDK 17 with -Xmx16G and no limit flag; 17,134,924,451 bytes in 595
+/// buffers when 77,908,729 more were asked for. Its cure is a cap of 1 MiB.
+#[test]
+fn the_incident_fails_and_its_cure_passes() {
+    let properties = "listeners=SASL://:9092,INTERNAL://:9093\n\
+                      listener.security.protocol.map=SASL:SASL_PLAINTEXT,INTERNAL:PLAINTEXT\nnum.network.threads=40\n\
+                      num.io.threads=40\nremote.log.storage.system.enable=true\nremote.log.reader.threads=200\n";
+    let arguments = |more: &str| {
+        format!(
+            "VM Arguments:\njvm_args: -Xmx16G -Xms16G -XX:+UseG1GC {more} \njava_command: kafka.Kafka server.properties\n"
+        )
+    };
+    let java = "7:\nOpenJDK 64-Bit Server VM version 17.0.7+7\nJDK 17.0.7\n";
+    let before = [
+        &(used(&[17_134_924_451; 3]) + &count(&[595; 3])),
+        "[2026-08-01 10:00:00,100] ERROR Processor got uncaught exception. (kafka.network.Processor)\n\
+         java.lang.OutOfMemoryError: Cannot reserve 77908729 bytes of direct buffer memory (allocated: 17134924451, limit: \
+         17179869184)\n",
+        &arguments("-Djdk.nio.maxCachedBufferSize=1m"),
+        properties,
+        java,
+    ];
+    let verification = judged(&before, None, &Options::default());
+    let failed: Vec<_> = verification
+        .checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::Fails)
+        .map(|check| check.id)
+        .collect();
+    let wanted = [
+        "direct-pool-below-70",
+        "direct-pool-below-80",
+        "direct-pool-below-90",
+        "no-reservation-failures",
+        "cached-buffer-setting",
+        "kept-fits-limit",
+    ];
+    assert_eq!(failed, wanted);
+    assert!(verification.checks[0].says.en.contains("17,134,924,451 of 17,179,869,184 bytes, 99 %"));
+    let after = [
+        &(used(&[300_000_000, 310_000_000, 305_000_000]) + &count(&[590, 600, 595])),
+        "[2026-08-02 10:00:00,100] INFO fine (kafka.server.KafkaServer)\n",
+        &arguments("-Djdk.nio.maxCachedBufferSize=1048576"),
+        properties,
+        java,
+    ];
+    let verification = judged(&after, None, &Options::default());
+    assert_eq!(verification.verdict(), Verdict::Passes, "{:#?}", verification.checks);
+    let kept = verification.checks.iter().find(|check| check.id == "kept-fits-limit").unwrap();
+    // 80 network threads, 40 handlers, 200 readers and a cleaner.
+    assert!(kept.numbers.contains(&("kept_bytes", 321 << 20)), "{kept:?}");
+}
