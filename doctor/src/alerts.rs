@@ -94,11 +94,11 @@ pub fn rules(facts: &Facts<'_>, limit_bytes: Option<u64>, language: Language) ->
             severity: "warning",
             summary: text!(
                 "No broker reports its direct memory: the rules above see nothing",
-                "没有任何代理上报直接内存：以上规则看不到数据"
+                "没有任何 Broker 上报直接内存：以上规则看不到数据"
             ),
             description: text!(
                 "Either no broker is scraped, or its exporter spells the metric in another way.",
-                "要么没有抓取任何代理，要么其导出器使用了别的指标名。"
+                "要么没有抓取任何 Broker，要么其导出器使用了别的指标名。"
             ),
         },
     );
@@ -161,7 +161,7 @@ fn comments(out: &mut String, facts: &Facts<'_>, limit: &Limit, is_default: bool
     };
     say(text!(
         "Direct memory of a JVM Kafka broker, written by weir doctor --alerts. Check with: promtool check rules FILE",
-        "JVM Kafka 代理的直接内存告警，由 weir doctor --alerts 生成。检查方法：promtool check rules FILE"
+        "JVM Kafka Broker 的直接内存告警，由 weir doctor --alerts 生成。检查方法：promtool check rules FILE"
     ));
     match limit {
         Limit::Bytes(bytes, from) => {
@@ -170,7 +170,7 @@ fn comments(out: &mut String, facts: &Facts<'_>, limit: &Limit, is_default: bool
             say(text!(
                 "The limit is {number} bytes = {size}, {en}. Change it here when it changes there; brokers with other limits \
                  need rules of their own.",
-                "上限为 {number} 字节 = {size}，{zh}。若该设置变更，请同步修改；上限不同的代理需要各自的规则。"
+                "上限为 {number} 字节 = {size}，{zh}。若该设置变更，请同步修改；上限不同的 Broker 需要各自的规则。"
             ));
         }
         Limit::Metric(_) => say(text!(

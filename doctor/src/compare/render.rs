@@ -106,7 +106,7 @@ fn kind(class: Class, books: Books, language: Language) -> &'static str {
         (Language::Chinese, Class::Unknown, _) => "未找到持有者",
         (Language::Chinese, Class::Mapped, _) => "映射文件",
         (Language::Chinese, Class::Image, _) => "JDK 自身的映像",
-        (Language::Chinese, Class::Foreign, _) => "其他本机内存",
+        (Language::Chinese, Class::Foreign, _) => "其他堆外内存",
     }
 }
 

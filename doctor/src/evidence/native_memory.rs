@@ -127,7 +127,7 @@ impl Parser for NativeMemoryParser {
         if self.found.disabled.is_none() && self.found.total.is_none() {
             problems.add(
                 0,
-                text!("native memory: the line with the total is missing", "本机内存报告：缺少合计行"),
+                text!("native memory: the line with the total is missing", "本地内存报告：缺少合计行"),
             );
         }
         self.found

@@ -45,7 +45,7 @@ impl FileKind {
         match self {
             Self::Kernel => text!("kernel", "内核"),
             Self::Prometheus | Self::Jmx => text!("metrics", "指标"),
-            Self::BrokerLog => text!("broker log", "代理日志"),
+            Self::BrokerLog => text!("broker log", "Broker 日志"),
             Self::GcLog => text!("GC log", "GC 日志"),
             Self::HeapDump => text!("heap dump", "堆转储"),
             _ => Text::verbatim(self.name()),

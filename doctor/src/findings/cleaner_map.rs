@@ -35,7 +35,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         cause: text!(
             "The log cleaner allocates log.cleaner.dedupe.buffer.size at the start of the broker, whole, also when nothing \
              is compacted.",
-            "日志清理器在代理启动时一次性分配 log.cleaner.dedupe.buffer.size，即使没有任何主题需要压缩。"
+            "日志清理器在 Broker 启动时一次性分配 log.cleaner.dedupe.buffer.size，即使没有任何主题需要压缩。"
         ),
         evidence,
         remedies: vec![

@@ -75,7 +75,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "The limits of the heap and of direct memory add up, and the JVM needs threads, code and metadata beside them. \
              What the container does not have ends in its kill without a word in the broker's log. Kafka also lives from \
              the page cache, which needs memory of its own.",
-            "堆与直接内存的上限是相加的，JVM 还需要线程、代码与元数据。超出容器限额时进程被直接杀死，代理日志里没有任何记录。Kafka 还依赖页缓存，它也需要内存。"
+            "堆与直接内存的上限是相加的，JVM 还需要线程、代码与元数据。超出容器限额时进程被直接杀死，Broker 日志里没有任何记录。Kafka 还依赖页缓存，它也需要内存。"
         ),
         evidence,
         remedies: vec![

@@ -29,7 +29,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "Requests are allocated on the heap as a whole, by the size that the client announces, before their bytes \
              arrive; by default nothing bounds how many at once. An error inside a request handler is only logged, and \
              the broker lives on.",
-            "请求按客户端声明的长度，在字节到达之前就整块分配在堆上；默认没有任何东西限制同时有多少。请求处理线程里的错误只会写日志，代理继续运行。"
+            "请求按客户端声明的长度，在字节到达之前就整块分配在堆上；默认没有任何东西限制同时有多少。请求处理线程里的错误只会写日志，Broker 继续运行。"
         ),
         evidence,
         remedies: vec![

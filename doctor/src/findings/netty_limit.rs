@@ -20,7 +20,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         cause: text!(
             "A plugin or an agent in the broker uses Netty, which counts its memory apart from the JDK: the two limits add \
              up, and -XX:MaxDirectMemorySize alone does not bound the process.",
-            "代理中的插件或探针使用了 Netty，它与 JDK 分开计数：两个上限相加，仅靠 -XX:MaxDirectMemorySize 不能约束整个进程。"
+            "Broker 中的插件或探针使用了 Netty，它与 JDK 分开计数：两个上限相加，仅靠 -XX:MaxDirectMemorySize 不能约束整个进程。"
         ),
         evidence: failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect(),
         remedies: vec![
@@ -59,7 +59,7 @@ fn counters(facts: &Facts<'_>) -> Vec<Finding> {
                 cause: text!(
                     "A plugin or an agent in the broker uses Netty, which counts its memory apart from the JDK: the two \
                      limits add up.",
-                    "代理中的插件或探针使用了 Netty，它与 JDK 分开计数：两个上限相加。"
+                    "Broker 中的插件或探针使用了 Netty，它与 JDK 分开计数：两个上限相加。"
                 ),
                 evidence: vec![dump.proof(text!(
                     "PlatformDependent: {used_text} of {limit_text} bytes",

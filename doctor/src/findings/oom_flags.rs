@@ -24,7 +24,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         cause: text!(
             "The JVM fires them for errors that it throws itself; the one of direct memory is thrown by Java code. No dump \
              is written, the process does not end, and the broker lives on half dead.",
-            "这些参数只对 JVM 自己抛出的错误生效；直接内存的错误是 Java 代码抛出的。既不会生成转储，进程也不退出，代理半死不活地继续运行。"
+            "这些参数只对 JVM 自己抛出的错误生效；直接内存的错误是 Java 代码抛出的。既不会生成转储，进程也不退出，Broker 半死不活地继续运行。"
         ),
         evidence,
         remedies: vec![Remedy::new(

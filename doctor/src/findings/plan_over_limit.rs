@@ -66,7 +66,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         "The sum of all threads, each with its largest transfer. It is reached only when clients send requests that large; \
          replica fetchers are not counted, the settings do not say how many brokers there are. The terms that break the \
          limit: {terms}.",
-        "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有代理数量。超限的项：{terms}。"; terms
+        "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有 Broker 数量。超限的项：{terms}。"; terms
     );
     let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {
         Some(java) => {

@@ -32,7 +32,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             text!(
                 "take a heap dump (jcmd PID GC.heap_dump) while the broker still serves, and read it with `weir doctor`: \
                  it names the threads that hold the bytes",
-                "趁代理仍在服务时做堆转储（jcmd PID GC.heap_dump），再用 `weir doctor` 分析：它会指出占用内存的线程"
+                "趁 Broker 仍在服务时做堆转储（jcmd PID GC.heap_dump），再用 `weir doctor` 分析：它会指出占用内存的线程"
             ),
             false,
         )],

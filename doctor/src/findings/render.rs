@@ -114,10 +114,17 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
         for remedy in &finding.remedies {
             let restart = if remedy.needs_restart { words.restart } else { words.no_restart };
             let effect = match remedy.frees_bytes {
-                Some(bytes) => format!("{} {} = {}; {restart}", words.frees, exact(bytes), human(bytes)),
+                Some(bytes) => {
+                    let between = if layout.language == Language::Chinese { "；" } else { "; " };
+                    format!("{} {} = {}{between}{restart}", words.frees, exact(bytes), human(bytes))
+                }
                 None => restart.to_owned(),
             };
-            let action = format!("{} ({effect})", plain(remedy.action.get(layout.language)));
+            let action = plain(remedy.action.get(layout.language));
+            let action = match layout.language {
+                Language::English => format!("{action} ({effect})"),
+                Language::Chinese => format!("{action}（{effect}）"),
+            };
             labelled(&mut out, layout, words.remedy, &action);
             if let Some(caution) = &remedy.caution {
                 labelled(&mut out, layout, words.caution, &plain(caution.get(layout.language)));

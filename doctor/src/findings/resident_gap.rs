@@ -54,7 +54,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         cause: text!(
             "Either the C allocator keeps freed memory in one arena per thread, or a native library (a compression codec, \
              RocksDB) allocates by itself. Direct buffers are in the JVM's account, so they are not the reason.",
-            "要么是 C 分配器按线程的 arena 保留了已释放的内存，要么是本机库（压缩编解码器、RocksDB）自行分配。直接缓冲区在 JVM 账上，因此不是原因。"
+            "要么是 C 分配器按线程的 arena 保留了已释放的内存，要么是本地库（压缩编解码器、RocksDB）自行分配。直接缓冲区在 JVM 账上，因此不是原因。"
         ),
         evidence,
         remedies: vec![if by_kernel { arenas } else { arenas.caution(mapped_files) }],

@@ -36,14 +36,14 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         severity: Severity::Warning,
         title: text!(
             "At least {hidden_text} ({exact_hidden} bytes) of native memory are in no pool metric and under no limit",
-            "至少 {hidden_text}（{exact_hidden} 字节）的本机内存既不在任何池指标中，也不受任何上限约束"
+            "至少 {hidden_text}（{exact_hidden} 字节）的本地内存既不在任何池指标中，也不受任何上限约束"
         ),
         cause: text!(
             "JDK {jdk} takes the temporary buffers of I/O from the system directly. Each thread still keeps its largest \
              one, but neither the direct pool's metrics nor MaxDirectMemorySize know of it: the end is the container's \
              kill, not an OutOfMemoryError. Other users of native memory are in the same figure.",
             "JDK {jdk} 的 I/O 临时缓冲区直接向系统申请。每个线程仍保留最大的一块，但直接内存池的指标与 MaxDirectMemorySize 都看不到它：\
-             结局是容器被杀，而不是 OutOfMemoryError。该数字也包含其他使用本机内存的部分。"
+             结局是容器被杀，而不是 OutOfMemoryError。该数字也包含其他使用本地内存的部分。"
         ),
         evidence,
         remedies: vec![

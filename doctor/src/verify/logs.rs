@@ -22,7 +22,7 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
     };
     let logs = &facts.evidence.broker_logs;
     if logs.is_empty() {
-        let lacks = text!("no log of the broker", "没有代理日志");
+        let lacks = text!("no log of the broker", "没有 Broker 日志");
         return Check::not_judged(id, criterion, lacks);
     }
     let (mut new, mut old, mut timeless, mut at_least) = (0u64, 0u64, 0u64, false);

@@ -30,7 +30,7 @@ pub fn html(evidence: &Evidence, dumps: &[Dump<'_>], findings: &[Finding], langu
     let models: Vec<_> = dumps.iter().map(|dump| Sections::of(dump.heap, dump.account, ROWS)).collect();
     head(&mut page, findings);
     page.raw("<body>\n<header><p class=\"kicker\">");
-    page.say(&text!("weir doctor · native memory of a JVM broker", "weir doctor · JVM 代理的堆外内存"));
+    page.say(&text!("weir doctor · native memory of a JVM broker", "weir doctor · JVM Broker 的堆外内存"));
     page.raw("</p><h1>");
     page.say(&verdict(findings));
     page.raw("</h1>");
@@ -49,7 +49,7 @@ pub fn html(evidence: &Evidence, dumps: &[Dump<'_>], findings: &[Finding], langu
     let version = env!("CARGO_PKG_VERSION");
     page.say(&text!(
         "weir doctor {version}. This page loads nothing and runs no script. It names threads, files and settings of the broker.",
-        "weir doctor {version}。本页不加载任何外部内容，也不运行脚本。页中含有代理的线程名、文件名与配置。"
+        "weir doctor {version}。本页不加载任何外部内容，也不运行脚本。页中含有 Broker 的线程名、文件名与配置。"
     ));
     page.raw("</footer>\n</body>\n</html>\n");
     page.finish()
