@@ -88,6 +88,15 @@ pub fn fuzz_evidence(data: &[u8]) {
         for finding in &found {
             assert!(finding.to_json(language).is_object());
         }
+        check_page(&report::html(&evidence, &[], &found, language));
+    }
+}
+
+/// What evidence must never become in a page.
+fn check_page(page: &str) {
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control()) && page.ends_with("</html>\n"));
+    for markup in ["<script", "<img", "<a href=\"h", "\" on"] {
+        assert!(!page.contains(markup), "{markup} in {page}");
     }
 }
 
@@ -113,6 +122,8 @@ pub fn fuzz_heap_dump(data: &[u8]) {
     let text = report::text(&heap, &account, layout);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "a terminal would obey: {text:?}");
     assert!(report::json(&heap, &account, Language::English).is_object());
+    let dump = findings::Dump { path: Path::new("fuzz"), heap: &heap, account: &account };
+    check_page(&report::html(&evidence, &[dump], &[], Language::Chinese));
 }
 
 #[cfg(test)]

@@ -446,7 +446,12 @@ fn limit_chart(account: &Account) -> Option<Chart> {
             bytes: left,
         });
     }
-    let others = segments(Books::None);
+    // What would not be seen beside the pool stands in the table alone.
+    let mut others = segments(Books::None);
+    let beside = account.limit_bytes.unwrap_or(0).max(used);
+    if others.iter().map(|segment| segment.bytes).sum::<u64>() < beside / 1_000 {
+        others.clear();
+    }
     let bars = [
         (text!("in the pool \"direct\"", "计入直接内存池"), direct),
         (text!("in no pool and under no limit", "不计入任何池，也不受上限约束"), others),

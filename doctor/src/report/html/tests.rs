@@ -38,7 +38,7 @@ fn heap() -> Heap {
     ));
     heap.allocations.push(buffer(7_000, held("app.Leak.buffers"), Books::Direct));
     heap.allocations.push(buffer(6_000, Held::Garbage, Books::Direct));
-    heap.allocations.push(buffer(5_000, held("netty.Arena.memory"), Books::None));
+    heap.allocations.push(buffer(500_000, held("netty.Arena.memory"), Books::None));
     let mut map = buffer(4_000, held("kafka.Index.map"), Books::Mapped);
     map.file = Some(format!("/data/{HOSTILE}.index"));
     heap.allocations.push(map);
