@@ -78,10 +78,10 @@ def charts(page, dump, check):
     check("the limit is drawn", fill and sum(rect["width"] for rect in fill) > fill[0]["whole"] / 2, fill)
     check("in proportion", proportional(fill), fill)
     kinds = {line["kind"]: line["bytes"] for line in dump["lines"] if line["books"] == "direct" and line["bytes"]}
-    drawn = {rect["kind"].split("k-")[1]: rect["bytes"] for rect in fill}
-    check("with the bytes of the account", all(drawn.get(kind) == bytes for kind, bytes in kinds.items()), (drawn, kinds))
+    drawn = [(rect["kind"].split("k-")[1], rect["bytes"]) for rect in fill]
+    check("with the bytes of the account", all(each in drawn for each in kinds.items()), (drawn, kinds))
     left = dump["limit_bytes"] - sum(kinds.values())
-    check("and what is left", left <= 0 or sum(drawn.get(kind, 0) for kind in ("left", "missing")) == left, (drawn, left))
+    check("and what is left", left <= 0 or sum(bytes for kind, bytes in drawn if kind in ("left", "missing")) == left, (drawn, left))
     groups = [group for group in dump["groups"] if group["buffers"]]
     sums = page.value(RECTS % ".threads .sum")
     check("each group has its bar", [rect["bytes"] for rect in sums] == [group["sum_bytes"] for group in groups], sums)
