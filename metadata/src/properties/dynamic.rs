@@ -62,7 +62,9 @@ pub fn apply_config_op(
         ConfigOp::Set => Ok(Some(canonical_value(scope, name, value))),
         ConfigOp::Delete => Ok(None),
         ConfigOp::Append | ConfigOp::Subtract => {
-            let row = lookup(scope, name).filter(|row| row.kind == PropertyType::List).ok_or_else(|| {
+            // Kafka knows none of a group's configs as a list here.
+            let is_list = |row: &&Property| row.kind == PropertyType::List && scope != Scope::Group;
+            let row = lookup(scope, name).filter(is_list).ok_or_else(|| {
                 let operation = operation.name();
                 MetadataError::Conflict(match scope {
                     Scope::Broker if lookup(scope, name).is_none() => format!("Unknown config name: {name}"),
@@ -317,6 +319,8 @@ mod tests {
         let error =
             apply_config_op(Scope::Topic, "retention.ms", None, ConfigOp::Append, Some("1")).unwrap_err();
         assert_eq!(error.kafka_message(), "Can't APPEND to key retention.ms because its type is not LIST.");
+        let tags = "streams.rack.aware.assignment.tags";
+        assert!(apply_config_op(Scope::Group, tags, None, ConfigOp::Append, Some("a")).is_err());
         let error = apply_config_op(Scope::Broker, "log.retention.ms", None, ConfigOp::Subtract, Some("1"))
             .unwrap_err();
         assert_eq!(
