@@ -192,7 +192,7 @@ impl Parser for BrokerLogParser {
     fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
         let line = Line { text: without_stamp(line.text), ..line };
         let text = line.text;
-        if self.gc.scan(line) {
+        if self.gc.scan(line, problems) {
             self.flush(problems);
             return;
         }
@@ -243,6 +243,13 @@ impl Parser for BrokerLogParser {
             self.refused(rest, line, problems);
         }
         if let Some(failure) = failure(text, line.number) {
+            let numbers = [failure.requested, failure.allocated, failure.limit];
+            if text.contains("bytes of direct buffer memory") && numbers.contains(&None) {
+                problems.add(
+                    line.number,
+                    text!("not every size is there in {seen:?}", "{seen:?} 中缺少数字", seen = excerpt(text)),
+                );
+            }
             // The same error in the head's message and as an exception below it, or as its cause, is one failure.
             match &mut self.pending {
                 Some(pending) if pending.kind == failure.kind && belongs => {

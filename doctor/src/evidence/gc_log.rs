@@ -2,8 +2,9 @@
 
 use super::Parser;
 use super::clock::{Repeats, date_ms, uptime_ms};
-use super::lines::{Line, Problems};
+use super::lines::{Line, Problems, excerpt};
 use super::{jvm_size, nmt_size};
+use crate::language::text;
 
 /// What a GC log tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(crate) struct GcLogParser {
 
 impl GcLogParser {
     /// Takes a line; says whether it belongs to a GC log.
-    pub(crate) fn scan(&mut self, line: Line<'_>) -> bool {
+    pub(crate) fn scan(&mut self, line: Line<'_>, problems: &mut Problems) -> bool {
         let text = line.text;
         if !is_gc_line(text) {
             return false;
@@ -66,8 +67,19 @@ impl GcLogParser {
             text.contains("[GC (") || text.contains("[Full GC (")
         } else {
             // With `gc,start` each pause has a line at its start too; only the one with its duration counts.
-            text.contains(" Pause ") && text.ends_with("ms") && text.contains("->")
+            text.contains(" Pause ") && text.contains("->")
         };
+        if pause && !old && !text.ends_with("ms") {
+            problems.add(
+                line.number,
+                text!(
+                    "the line of a pause breaks off: {seen:?}",
+                    "停顿的日志行不完整：{seen:?}",
+                    seen = excerpt(text)
+                ),
+            );
+            return true;
+        }
         if pause {
             self.found.pauses += 1;
             if text.contains("(System.gc())") {
@@ -83,8 +95,17 @@ impl GcLogParser {
             let flags = flags.split_whitespace().take(512).map(|flag| (flag.to_owned(), line.number));
             self.found.flags = flags.collect();
             for (flag, at) in &self.found.flags {
-                if let Some(size) = flag.strip_prefix("-XX:MaxHeapSize=").and_then(jvm_size) {
-                    self.found.max_heap = Some((size, *at));
+                let Some(text) = flag.strip_prefix("-XX:MaxHeapSize=") else { continue };
+                match jvm_size(text) {
+                    Some(size) => self.found.max_heap = Some((size, *at)),
+                    None => problems.add(
+                        *at,
+                        text!(
+                            "{seen:?} is no size of MaxHeapSize",
+                            "MaxHeapSize 的值 {seen:?} 不是大小",
+                            seen = excerpt(text)
+                        ),
+                    ),
                 }
             }
             return true;
@@ -94,10 +115,23 @@ impl GcLogParser {
             if let Some(version) = after("] Version: ") {
                 let version = version.split([' ', '(']).next().unwrap_or_default();
                 self.found.java_version = Some((version.to_owned(), line.number));
-            } else if let Some((size, _)) = after("] Memory: ").and_then(nmt_size) {
-                self.found.memory = Some((size, line.number));
-            } else if let Some((size, _)) = after("] Heap Max Capacity: ").and_then(nmt_size) {
-                self.found.max_heap = Some((size, line.number));
+            } else {
+                for (label, slot) in
+                    [("Memory", &mut self.found.memory), ("Heap Max Capacity", &mut self.found.max_heap)]
+                {
+                    let Some(size) = after(&format!("] {label}: ")) else { continue };
+                    match nmt_size(size) {
+                        Some((size, _)) => *slot = Some((size, line.number)),
+                        None => problems.add(
+                            line.number,
+                            text!(
+                                "{seen:?} is no size of {label}",
+                                "{label} 的值 {seen:?} 不是大小",
+                                seen = excerpt(size)
+                            ),
+                        ),
+                    }
+                }
             }
         }
         true
@@ -111,8 +145,8 @@ impl GcLogParser {
 impl Parser for GcLogParser {
     type Output = GcLog;
 
-    fn line(&mut self, line: Line<'_>, _: &mut Problems) {
-        self.scan(line);
+    fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
+        self.scan(line, problems);
     }
 
     fn finish(self, _: &mut Problems) -> GcLog {

@@ -25,7 +25,7 @@ pub struct Problem {
     pub text: Text,
 }
 
-/// The problems of one file, bounded by [`MAX_PROBLEMS`].
+/// The problems of one file, bounded by [`MAX_PROBLEMS`] and two more.
 #[derive(Debug, Clone, Default)]
 pub struct Problems {
     kept: Vec<Problem>,
@@ -40,6 +40,11 @@ impl Problems {
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// Notes what ended the reading, once: it is kept however many problems there were before.
+    fn end(&mut self, line: u64, text: Text) {
+        self.kept.push(Problem { line, text });
     }
 
     /// The problems in the order of their lines; a last one says how many more there were.
@@ -130,7 +135,7 @@ impl<'a> Lines<'a> {
                     } else {
                         text!("cannot read", "无法读取")
                     };
-                    problems.add(self.number + 1, text!("{how}: {error}; what stands before is used", "{how}：{error}；此前的内容有效"; how));
+                    problems.end(self.number + 1, text!("{how}: {error}; what stands before is used", "{how}：{error}；此前的内容有效"; how));
                     break;
                 }
             };
@@ -284,5 +289,11 @@ mod tests {
         let problems = problems.into_vec();
         assert_eq!(problems.len(), MAX_PROBLEMS + 1);
         assert_eq!(problems[MAX_PROBLEMS].text.en, "950 more problems of this kind");
+        let mut problems = Problems::default();
+        for line in 0..1000 {
+            problems.add(line, "x".into());
+        }
+        problems.end(1000, "the end".into());
+        assert!(problems.into_vec().iter().any(|problem| problem.text.en == "the end"));
     }
 }

@@ -190,6 +190,8 @@ pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) 
             .find_map(|key| label(key));
         let pool = match pool {
             Some(pool) => pool.trim().to_owned(),
+            // `mapped - 'non-volatile memory'` is a pool beside `mapped`.
+            None if name.contains("nonvolatile") => return None,
             None => ["direct", "mapped"]
                 .iter()
                 .find(|pool| name.contains(*pool))
@@ -220,17 +222,21 @@ pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) 
         ("requestqueuesize", Metric::RequestQueueSize),
         ("responsequeuesize", Metric::ResponseQueueSize),
     ] {
-        if let Some((_, tail)) = name.split_once(word) {
+        if let Some((head, tail)) = name.split_once(word) {
             // A meter has a count and rates over longer times too; only the present counts.
-            if !matches!(tail, "" | "value" | "oneminuterate" | "total") {
+            if !matches!(tail, "" | "value" | "oneminuterate") {
                 return None;
             }
-            let part = ["topic", "processor", "networkprocessor", "networkProcessor", "listener", "instance"]
-                .iter()
-                .filter_map(|key| label(key))
-                .collect::<Vec<_>>()
-                .join("/");
-            return Some((metric, part));
+            let mut parts: Vec<&str> =
+                ["topic", "processor", "networkprocessor", "networkProcessor", "listener", "instance"]
+                    .iter()
+                    .filter_map(|key| label(key))
+                    .collect();
+            // From Kafka 4.0 on broker and controller have handlers of their own beside the figure for all.
+            if metric == Metric::RequestHandlerIdle {
+                parts.extend(["broker", "controller"].iter().filter(|pool| head.ends_with(*pool)));
+            }
+            return Some((metric, parts.join("/")));
         }
     }
     let heap_only = label("area").is_none_or(|area| area == "heap") && !name.contains("nonheap");
@@ -304,6 +310,111 @@ mod tests {
         let idle = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent:";
         assert_eq!(meaning(&format!("{idle}OneMinuteRate"), &[]).unwrap().0, Metric::RequestHandlerIdle);
         assert_eq!(meaning(&format!("{idle}Count"), &[]), None);
+    }
+
+    /// Beans of Kafka as its documentation names them, and as the exporter writes them: bare, and with its example rules.
+    #[test]
+    fn every_figure_of_kafka_is_known_in_every_spelling() {
+        for (bean, bare, with_rules, metric) in [
+            (
+                "kafka.network:type=SocketServer,name=MemoryPoolAvailable:Value",
+                "kafka_network_SocketServer_Value",
+                "kafka_network_socketserver_memorypoolavailable",
+                Metric::MemoryPoolAvailable,
+            ),
+            (
+                "kafka.network:type=SocketServer,name=MemoryPoolUsed:Value",
+                "kafka_network_SocketServer_Value",
+                "kafka_network_socketserver_memorypoolused",
+                Metric::MemoryPoolUsed,
+            ),
+            (
+                "kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent:Value",
+                "kafka_network_SocketServer_Value",
+                "kafka_network_socketserver_networkprocessoravgidle_percent",
+                Metric::NetworkProcessorIdle,
+            ),
+            (
+                "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent:OneMinuteRate",
+                "kafka_server_KafkaRequestHandlerPool_OneMinuteRate",
+                "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+                Metric::RequestHandlerIdle,
+            ),
+            (
+                "kafka.network:type=RequestChannel,name=RequestQueueSize:Value",
+                "kafka_network_RequestChannel_Value",
+                "kafka_network_requestchannel_requestqueuesize",
+                Metric::RequestQueueSize,
+            ),
+            (
+                "kafka.network:type=RequestChannel,name=ResponseQueueSize:Value",
+                "kafka_network_RequestChannel_Value",
+                "kafka_network_requestchannel_responsequeuesize",
+                Metric::ResponseQueueSize,
+            ),
+            (
+                "org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool,name=RemoteLogReaderTaskQueueSize:Value",
+                "org_apache_kafka_storage_internals_log_RemoteStorageThreadPool_Value",
+                "kafka_storage_remotestoragethreadpool_remotelogreadertaskqueuesize",
+                Metric::RemoteReaderQueueSize,
+            ),
+            (
+                "org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool,name=RemoteLogReaderAvgIdlePercent:Value",
+                "org_apache_kafka_storage_internals_log_RemoteStorageThreadPool_Value",
+                "kafka_storage_remotestoragethreadpool_remotelogreaderavgidle_percent",
+                Metric::RemoteReaderIdle,
+            ),
+            (
+                "kafka.server:type=BrokerTopicMetrics,name=RemoteCopyLagBytes:Value",
+                "kafka_server_BrokerTopicMetrics_Value",
+                "kafka_server_brokertopicmetrics_remotecopylagbytes",
+                Metric::RemoteCopyLagBytes,
+            ),
+            (
+                "kafka.server:type=socket-server-metrics:MemoryPoolAvgDepletedPercent",
+                "kafka_server_socket_server_metrics_MemoryPoolAvgDepletedPercent",
+                "kafka_server_socket_server_metrics_memorypoolavgdepletedpercent",
+                Metric::MemoryPoolAvgDepletedPercent,
+            ),
+            (
+                "kafka.server:type=socket-server-metrics:MemoryPoolDepletedTimeTotal",
+                "kafka_server_socket_server_metrics_MemoryPoolDepletedTimeTotal",
+                "kafka_server_socket_server_metrics_memorypooldepletedtimetotal",
+                Metric::MemoryPoolDepletedTimeTotal,
+            ),
+        ] {
+            let name = bean.split_once("name=").and_then(|(_, rest)| rest.split(':').next());
+            let labels = name.map_or(String::new(), |name| format!("{{name=\"{name}\",}}"));
+            let texts = [format!("{bare}{labels} 0.5\n"), format!("{with_rules} 0.5\n")];
+            for text in texts {
+                let (found, problems) = crate::evidence::parse_text::<
+                    crate::evidence::parsers::PrometheusParser,
+                >(text.as_bytes());
+                assert_eq!(problems, [], "{text}");
+                assert_eq!(found.get(metric, "").map(|series| series.last.0), Some(0.5), "{text}: {found:?}");
+            }
+            let text = format!("{bean}=0.5\n");
+            let (found, _) =
+                crate::evidence::parse_text::<crate::evidence::parsers::JmxParser>(text.as_bytes());
+            assert_eq!(found.get(metric, "").map(|series| series.last.0), Some(0.5), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn counts_and_longer_rates_are_no_present_value() {
+        let text = "kafka_server_KafkaRequestHandlerPool_Count{name=\"RequestHandlerAvgIdlePercent\",} 6.6E9\n\
+                    kafka_server_KafkaRequestHandlerPool_FiveMinuteRate{name=\"RequestHandlerAvgIdlePercent\",} 0.3\n\
+                    kafka_server_KafkaRequestHandlerPool_OneMinuteRate{name=\"RequestHandlerAvgIdlePercent\",} 0.9\n\
+                    kafka_server_KafkaRequestHandlerPool_OneMinuteRate{name=\"BrokerRequestHandlerAvgIdlePercent\",} 0.8\n\
+                    kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count_total 6.6E9\n\
+                    java_nio_mapped_Count{type=\"BufferPool\",} 7.0\n\
+                    java_nio_mapped_non_volatile_memory_Count{type=\"BufferPool\",} 0.0\n";
+        let (found, _) =
+            crate::evidence::parse_text::<crate::evidence::parsers::PrometheusParser>(text.as_bytes());
+        let idle: Vec<_> =
+            found.all(Metric::RequestHandlerIdle).map(|(part, series)| (part, series.last.0)).collect();
+        assert_eq!(idle, [("", 0.9), ("broker", 0.8)]);
+        assert_eq!(found.get(Metric::BufferPoolCount, "mapped").unwrap().last.0, 7.0);
     }
 
     #[test]

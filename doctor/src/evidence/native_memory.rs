@@ -108,7 +108,10 @@ impl Parser for NativeMemoryParser {
 
     fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
         let text = line.text.trim();
-        if text.starts_with("Native memory tracking is not enabled") {
+        if text.starts_with("Native memory tracking is not enabled")
+            // The answer to a request for details when only the summary is tracked.
+            || text.starts_with("Detail tracking is not enabled")
+        {
             self.found.disabled = Some(line.number);
         } else if text.starts_with("Details:") || text.starts_with("Virtual memory map:") {
             self.in_details = true;
@@ -195,6 +198,8 @@ mod tests {
     fn tracking_that_is_off_and_a_missing_total_are_told_apart() {
         let (off, problems) = parse_text::<NativeMemoryParser>(b"Native memory tracking is not enabled\n");
         assert_eq!((off.disabled, problems.len()), (Some(1), 0));
+        let (off, _) = parse_text::<NativeMemoryParser>(b"Detail tracking is not enabled\n");
+        assert_eq!(off.disabled, Some(1));
         let (_, problems) = parse_text::<NativeMemoryParser>(b"Native Memory Tracking:\n");
         assert_eq!(problems.len(), 1);
     }

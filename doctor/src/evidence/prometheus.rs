@@ -143,14 +143,19 @@ impl Parser for PrometheusParser {
         }
         let mut name = squash(sample.name);
         if !name.starts_with("javanio") && !name.starts_with("jvm") {
-            // jmx_exporter without rules puts the bean's name into a label.
-            for key in ["name", "attribute"] {
-                if let Some(value) = label(key) {
-                    if let Some(stem) = name.strip_suffix("value").filter(|_| key == "name") {
-                        name.truncate(stem.len());
-                    }
+            // jmx_exporter without rules puts the bean's name into a label, behind the attribute's.
+            if let Some(value) = label("name") {
+                let attribute = sample.name.rsplit_once('_').map_or(String::new(), |(_, last)| squash(last));
+                if attribute == "value" || attribute.ends_with("rate") || attribute == "count" {
+                    name.truncate(name.len() - attribute.len());
+                    name.push_str(&squash(value));
+                    name.push_str(&attribute);
+                } else {
                     name.push_str(&squash(value));
                 }
+            }
+            if let Some(value) = label("attribute") {
+                name.push_str(&squash(value));
             }
         }
         let Some((metric, part)) = classify(&name, label) else { return };

@@ -99,6 +99,7 @@ pub(crate) fn recognise(text: &str, in_jcmd: bool) -> Option<FileKind> {
     }
     if trimmed.starts_with("Native Memory Tracking:")
         || trimmed.starts_with("Native memory tracking is not enabled")
+        || trimmed.starts_with("Detail tracking is not enabled")
     {
         return Some(FileKind::NativeMemory);
     }

@@ -44,11 +44,12 @@ fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
         let says = {
             let label = group.label();
             text!(
-                "{label}: {count} of {threads} threads, {sum} bytes, the largest {max}",
-                "{label}：{threads} 个线程中的 {count} 个，共 {sum} 字节，最大 {max}",
+                "{label}: {count} of {threads} threads, {sum} bytes ({size}), the largest {max}",
+                "{label}：{threads} 个线程中的 {count} 个，共 {sum} 字节（{size}），最大 {max}",
                 count = group.spread.count,
                 threads = group.threads,
                 sum = exact(group.spread.sum),
+                size = human(group.spread.sum),
                 max = exact(group.spread.max);
                 label
             )
@@ -279,12 +280,9 @@ mod tests {
         threads.push(("main", 8192));
         let found = one(&heap(&threads, 512 << 20), &[]).unwrap();
         assert_eq!(found.severity, Severity::Critical);
-        assert!(
-            found.evidence[0]
-                .says
-                .en
-                .contains("network SASL: 4 of 4 threads, 316,637,636 bytes, the largest 79,159,409")
-        );
+        assert!(found.evidence[0].says.en.contains(
+            "network SASL: 4 of 4 threads, 316,637,636 bytes (301.97 MiB), the largest 79,159,409"
+        ));
         assert!(found.cause.en.contains("64 bytes of header apart"), "{found:?}");
         assert_eq!(found.remedies[0].frees_bytes, Some(4 * 79_159_409 + 79_159_345));
         let lower = found

@@ -1,6 +1,7 @@
-//! Heap dumps of every shape: written by hand, and made by the JVMs that are at hand.
+//! Heap dumps of every shape: written by hand, made after a published incident, and made by the JVMs that are at hand.
 
 mod figures;
+mod incident;
 mod jvm;
 mod kinds;
 mod shapes;

@@ -285,82 +285,168 @@ pub(crate) const GARBAGE: u64 = 65_536;
 pub(crate) const MAPPED: u64 = 10_485_760;
 pub(crate) const FILE: &str = "/kafka/t-0/00000000000000000000.index";
 
-/// A broker as JDK 8 lays it out: caches of three threads, a call in flight, a leak with a view, a map, garbage in a circle.
-pub(crate) fn broker(id_bytes: usize) -> Writer {
-    fill(Writer::new(id_bytes))
+const ENTRY: &str = "java/lang/ThreadLocal$ThreadLocalMap$Entry";
+const CACHE: &str = "sun/nio/ch/Util$BufferCache";
+const DEALLOCATOR: &str = "java/nio/DirectByteBuffer$Deallocator";
+const UNMAPPER: &str = "sun/nio/ch/FileChannelImpl$Unmapper";
+
+/// What the JVM counts in `java.nio.Bits`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bits {
+    pub(crate) limit: u64,
+    pub(crate) reserved: u64,
+    pub(crate) capacity: u64,
+    pub(crate) count: u64,
 }
 
-/// The same with zeros for all numbers.
-pub(crate) fn broker_without_numbers(id_bytes: usize) -> Writer {
-    fill(Writer { without_numbers: true, ..Writer::new(id_bytes) })
+/// A broker under construction, as JDK 8 lays it out.
+pub(crate) struct Broker {
+    pub(crate) w: Writer,
+    address: u64,
+    /// Cleaner, what frees the memory, and the buffer.
+    cleaners: Vec<(u64, u64, u64)>,
+    pub(crate) bits: Bits,
+    mapped: (u64, u32),
+    serial: u32,
 }
 
-fn fill(mut w: Writer) -> Writer {
-    use Value::{Int, Long, Ref};
-    let (l, i, j) = (2, 10, 11);
-    w.class("java/lang/Object", "", &[], &[]);
-    w.class("java/lang/String", "java/lang/Object", &[("value", l)], &[]);
-    w.class("java/lang/Thread", "java/lang/Object", &[("name", l), ("threadLocals", l)], &[]);
-    w.class("kafka/KafkaThread", "java/lang/Thread", &[("more", i)], &[]);
-    w.class("java/lang/ThreadLocal$ThreadLocalMap", "java/lang/Object", &[("table", l)], &[]);
-    w.class("java/lang/ref/Reference", "java/lang/Object", &[("next", l), ("referent", l)], &[]);
-    let entry = "java/lang/ThreadLocal$ThreadLocalMap$Entry";
-    w.class(entry, "java/lang/ref/Reference", &[("value", l)], &[]);
-    w.class("[Ljava/lang/ThreadLocal$ThreadLocalMap$Entry;", "java/lang/Object", &[], &[]);
-    let cache = "sun/nio/ch/Util$BufferCache";
-    w.class(cache, "java/lang/Object", &[("count", i), ("start", i), ("buffers", l)], &[]);
-    w.class("[Ljava/nio/ByteBuffer;", "java/lang/Object", &[], &[]);
-    let buffer = [("address", j), ("capacity", i), ("limit", i), ("position", i), ("mark", i)];
-    w.class("java/nio/Buffer", "java/lang/Object", &buffer, &[]);
-    w.class("java/nio/ByteBuffer", "java/nio/Buffer", &[("hb", l)], &[]);
-    w.class("java/nio/MappedByteBuffer", "java/nio/ByteBuffer", &[("fd", l)], &[]);
-    w.class("java/nio/DirectByteBuffer", "java/nio/MappedByteBuffer", &[("cleaner", l), ("att", l)], &[]);
-    let deallocator = "java/nio/DirectByteBuffer$Deallocator";
-    w.class(deallocator, "java/lang/Object", &[("capacity", i), ("size", j), ("address", j)], &[]);
-    let unmapper = "sun/nio/ch/FileChannelImpl$Unmapper";
-    let counters = [("count", Int(1)), ("totalSize", Long(MAPPED)), ("totalCapacity", Long(MAPPED))];
-    w.class(unmapper, "java/lang/Object", &[("cap", i), ("size", j), ("address", j)], &counters);
-    w.class("java/util/concurrent/atomic/AtomicLong", "java/lang/Object", &[("value", j)], &[]);
-    w.class("sun/nio/ch/IOUtil", "java/lang/Object", &[], &[]);
-    w.class("java/io/File", "java/lang/Object", &[("path", l)], &[]);
-    w.class("kafka/Index", "java/lang/Object", &[("size", i), ("mmap", l), ("file", l)], &[]);
-    w.class("app/Node", "java/lang/Object", &[("held", l), ("other", l)], &[]);
+impl Broker {
+    pub(crate) fn new(id_bytes: usize) -> Self {
+        Self::of(Writer::new(id_bytes))
+    }
 
-    let mut address = 0x7f00_0000_0000;
-    let mut cleaners = Vec::new();
-    let mut pool = (0, 0);
-    // Buffer, cleaner and what frees the memory; links of the cleaners' list come when all are known.
-    let mut allocate = |w: &mut Writer, size: u64, mapped: bool| {
+    fn of(mut w: Writer) -> Self {
+        let (l, i, j) = (2, 10, 11);
+        w.class("java/lang/Object", "", &[], &[]);
+        w.class("java/lang/String", "java/lang/Object", &[("value", l)], &[]);
+        w.class("java/lang/Thread", "java/lang/Object", &[("name", l), ("threadLocals", l)], &[]);
+        w.class("kafka/KafkaThread", "java/lang/Thread", &[("more", i)], &[]);
+        w.class("java/lang/ThreadLocal$ThreadLocalMap", "java/lang/Object", &[("table", l)], &[]);
+        w.class("java/lang/ref/Reference", "java/lang/Object", &[("next", l), ("referent", l)], &[]);
+        w.class(ENTRY, "java/lang/ref/Reference", &[("value", l)], &[]);
+        w.class("[Ljava/lang/ThreadLocal$ThreadLocalMap$Entry;", "java/lang/Object", &[], &[]);
+        w.class(CACHE, "java/lang/Object", &[("count", i), ("start", i), ("buffers", l)], &[]);
+        w.class("[Ljava/nio/ByteBuffer;", "java/lang/Object", &[], &[]);
+        let buffer = [("address", j), ("capacity", i), ("limit", i), ("position", i), ("mark", i)];
+        w.class("java/nio/Buffer", "java/lang/Object", &buffer, &[]);
+        w.class("java/nio/ByteBuffer", "java/nio/Buffer", &[("hb", l)], &[]);
+        w.class("java/nio/MappedByteBuffer", "java/nio/ByteBuffer", &[("fd", l)], &[]);
+        w.class("java/nio/DirectByteBuffer", "java/nio/MappedByteBuffer", &[("cleaner", l), ("att", l)], &[]);
+        w.class(DEALLOCATOR, "java/lang/Object", &[("capacity", i), ("size", j), ("address", j)], &[]);
+        w.class("java/util/concurrent/atomic/AtomicLong", "java/lang/Object", &[("value", j)], &[]);
+        w.class("sun/nio/ch/IOUtil", "java/lang/Object", &[], &[]);
+        w.class("java/io/File", "java/lang/Object", &[("path", l)], &[]);
+        w.class("kafka/Index", "java/lang/Object", &[("size", i), ("mmap", l), ("file", l)], &[]);
+        w.class("app/Node", "java/lang/Object", &[("held", l), ("other", l)], &[]);
+        let bits = Bits { limit: 1 << 30, reserved: 0, capacity: 0, count: 0 };
+        Self { w, address: 0x7f00_0000_0000, cleaners: Vec::new(), bits, mapped: (0, 0), serial: 0 }
+    }
+
+    /// Buffer, cleaner and what frees the memory; links of the cleaners' list come when all are known.
+    fn allocate(&mut self, size: u64, class: &str) -> u64 {
+        use Value::{Int, Long, Ref};
+        let w = &mut self.w;
         let (id, cleaner, thunk) = (w.new_id(), w.new_id(), w.new_id());
-        address += 1 << 32;
-        let class = if mapped { unmapper } else { deallocator };
-        w.instance(thunk, class, &[Int(size as u32), Long(size), Long(address)]);
-        let own = [Ref(cleaner), Ref(0), Ref(if mapped { 8 } else { 0 }), Ref(0)];
-        let sizes = [Long(address), Int(size as u32), Int((size / 2) as u32), Int(0), Int(u32::MAX)];
+        self.address += 1 << 32;
+        w.instance(thunk, class, &[Int(size as u32), Long(size), Long(self.address)]);
+        let own = [Ref(cleaner), Ref(0), Ref(if class == UNMAPPER { 8 } else { 0 }), Ref(0)];
+        let sizes = [Long(self.address), Int(size as u32), Int((size / 2) as u32), Int(0), Int(u32::MAX)];
         w.instance(id, "java/nio/DirectByteBuffer", &[&own[..], &sizes].concat());
-        cleaners.push((cleaner, thunk, id));
-        if !mapped {
-            pool = (pool.0 + size, pool.1 + 1);
-        }
+        self.cleaners.push((cleaner, thunk, id));
         id
-    };
-    for (serial, (name, sizes)) in CACHED.iter().enumerate() {
-        let buffers: Vec<u64> = sizes.iter().map(|size| allocate(&mut w, *size, false)).collect();
+    }
+
+    /// A buffer that the JVM counts.
+    pub(crate) fn buffer(&mut self, size: u64) -> u64 {
+        self.bits.reserved += size;
+        self.bits.capacity += size;
+        self.bits.count += 1;
+        self.allocate(size, DEALLOCATOR)
+    }
+
+    /// A mapped file.
+    pub(crate) fn map(&mut self, size: u64) -> u64 {
+        self.mapped = (self.mapped.0 + size, self.mapped.1 + 1);
+        self.allocate(size, UNMAPPER)
+    }
+
+    /// A thread with a cache of so many buffers.
+    pub(crate) fn thread(&mut self, name: &str, sizes: &[u64]) {
+        use Value::{Int, Ref};
+        let buffers: Vec<u64> = sizes.iter().map(|size| self.buffer(*size)).collect();
+        self.serial += 1;
+        let serial = self.serial;
+        let w = &mut self.w;
         let mut slots = vec![0; 16];
         slots[15 - buffers.len() + 1..].copy_from_slice(&buffers);
         let array = w.new_id();
         w.array(array, "[Ljava/nio/ByteBuffer;", &slots);
         let value = w.new_id();
-        w.instance(value, cache, &[Int(buffers.len() as u32), Int(1023), Ref(array)]);
+        w.instance(value, CACHE, &[Int(buffers.len() as u32), Int(1023), Ref(array)]);
         let (item, table, map, thread) = (w.new_id(), w.new_id(), w.new_id(), w.new_id());
-        w.instance(item, entry, &[Ref(value), Ref(0), Ref(0x20)]);
+        w.instance(item, ENTRY, &[Ref(value), Ref(0), Ref(0x20)]);
         w.array(table, "[Ljava/lang/ThreadLocal$ThreadLocalMap$Entry;", &[0, item, 0]);
         w.instance(map, "java/lang/ThreadLocal$ThreadLocalMap", &[Ref(table)]);
         let name = w.text(name);
         w.instance(thread, "kafka/KafkaThread", &[Int(1), Ref(name), Ref(map)]);
-        w.stack(thread, serial as u32 + 1, &[("java/lang/Object", "wait")]);
+        w.stack(thread, serial, &[("java/lang/Object", "wait")]);
     }
-    let in_flight = allocate(&mut w, IN_FLIGHT, false);
+
+    /// The list of cleaners and the JVM's own counters end the dump.
+    pub(crate) fn finish(mut self) -> Writer {
+        use Value::{Int, Long, Ref};
+        let (l, i, j) = (2, 10, 11);
+        let cleaners = std::mem::take(&mut self.cleaners);
+        let links = |at: usize| cleaners.get(at).map_or(0, |(cleaner, _, _)| *cleaner);
+        let w = &mut self.w;
+        w.class(
+            "sun/misc/Cleaner",
+            "java/lang/ref/Reference",
+            &[("next", l), ("prev", l), ("thunk", l)],
+            &[("first", Ref(links(0)))],
+        );
+        for (at, (cleaner, thunk, buffer)) in cleaners.iter().enumerate() {
+            let previous = at.checked_sub(1).map_or(0, links);
+            let values = [Ref(links(at + 1)), Ref(previous), Ref(*thunk), Ref(0), Ref(*buffer)];
+            w.instance(*cleaner, "sun/misc/Cleaner", &values);
+        }
+        let (mapped, count) = self.mapped;
+        let counters = [("count", Int(count)), ("totalSize", Long(mapped)), ("totalCapacity", Long(mapped))];
+        w.class(UNMAPPER, "java/lang/Object", &[("cap", i), ("size", j), ("address", j)], &counters);
+        let mut counter = |value: u64| {
+            let id = w.new_id();
+            Ref(w.instance(id, "java/util/concurrent/atomic/AtomicLong", &[Long(value)]))
+        };
+        let bits = [
+            ("maxMemory", Long(self.bits.limit)),
+            ("reservedMemory", counter(self.bits.reserved)),
+            ("totalCapacity", counter(self.bits.capacity)),
+            ("count", counter(self.bits.count)),
+        ];
+        w.class("java/nio/Bits", "java/lang/Object", &[], &bits);
+        let unlimited = [("MAX_CACHED_BUFFER_SIZE", Long(i64::MAX as u64))];
+        w.class("sun/nio/ch/Util", "java/lang/Object", &[], &unlimited);
+        self.w
+    }
+}
+
+/// A broker with caches of three threads, a call in flight, a leak with a view, a map, garbage in a circle.
+pub(crate) fn broker(id_bytes: usize) -> Writer {
+    fill(Broker::new(id_bytes))
+}
+
+/// The same with zeros for all numbers.
+pub(crate) fn broker_without_numbers(id_bytes: usize) -> Writer {
+    fill(Broker::of(Writer { without_numbers: true, ..Writer::new(id_bytes) }))
+}
+
+fn fill(mut broker: Broker) -> Writer {
+    use Value::{Int, Long, Ref};
+    for (name, sizes) in CACHED {
+        broker.thread(name, sizes);
+    }
+    let in_flight = broker.buffer(IN_FLIGHT);
+    let w = &mut broker.w;
     let thread = w.new_id();
     let name = w.text("ReplicaFetcherThread-0-2");
     w.instance(thread, "java/lang/Thread", &[Ref(name), Ref(0)]);
@@ -368,7 +454,8 @@ fn fill(mut w: Writer) -> Writer {
     w.java_frame(in_flight, 9, 0);
     w.java_frame(in_flight, 9, 1);
 
-    let leaked = allocate(&mut w, LEAKED, false);
+    let leaked = broker.buffer(LEAKED);
+    let w = &mut broker.w;
     let view = w.new_id();
     let own = [Ref(0), Ref(leaked), Ref(0), Ref(0), Long(1), Int(100), Int(100), Int(0), Int(0)];
     w.instance(view, "java/nio/DirectByteBuffer", &own);
@@ -377,41 +464,18 @@ fn fill(mut w: Writer) -> Writer {
     w.instance(top, "app/Node", &[Ref(node), Ref(0)]);
     w.class("app/Leak", "java/lang/Object", &[], &[("INSTANCE", Ref(top))]);
 
-    let map = allocate(&mut w, MAPPED, true);
+    let map = broker.map(MAPPED);
+    let w = &mut broker.w;
     let path = w.text(FILE);
     let (file, index) = (w.new_id(), w.new_id());
     w.instance(file, "java/io/File", &[Ref(path)]);
     w.instance(index, "kafka/Index", &[Int(1), Ref(map), Ref(file)]);
     w.sticky(index);
 
-    let garbage = allocate(&mut w, GARBAGE, false);
+    let garbage = broker.buffer(GARBAGE);
+    let w = &mut broker.w;
     let (one, two) = (w.new_id(), w.new_id());
     w.instance(one, "app/Node", &[Ref(garbage), Ref(two)]);
     w.instance(two, "app/Node", &[Ref(0), Ref(one)]);
-
-    let links = |at: usize| cleaners.get(at).map_or(0, |(cleaner, _, _)| *cleaner);
-    w.class(
-        "sun/misc/Cleaner",
-        "java/lang/ref/Reference",
-        &[("next", l), ("prev", l), ("thunk", l)],
-        &[("first", Ref(links(0)))],
-    );
-    for (at, (cleaner, thunk, buffer)) in cleaners.iter().enumerate() {
-        let previous = at.checked_sub(1).map_or(0, links);
-        let values = [Ref(links(at + 1)), Ref(previous), Ref(*thunk), Ref(0), Ref(*buffer)];
-        w.instance(*cleaner, "sun/misc/Cleaner", &values);
-    }
-    let mut counter = |value: u64| {
-        let id = w.new_id();
-        Ref(w.instance(id, "java/util/concurrent/atomic/AtomicLong", &[Long(value)]))
-    };
-    let bits = [
-        ("maxMemory", Long(1 << 30)),
-        ("reservedMemory", counter(pool.0)),
-        ("totalCapacity", counter(pool.0)),
-        ("count", counter(pool.1)),
-    ];
-    w.class("java/nio/Bits", "java/lang/Object", &[], &bits);
-    w.class("sun/nio/ch/Util", "java/lang/Object", &[], &[("MAX_CACHED_BUFFER_SIZE", Long(i64::MAX as u64))]);
-    w
+    broker.finish()
 }
