@@ -60,7 +60,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Plan(arguments) => commands::plan::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Plan(arguments) => commands::plan::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => commands::bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),

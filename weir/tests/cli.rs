@@ -131,7 +131,13 @@ fn the_plan_of_a_jvm_names_what_breaks_its_limit() {
     // What weir itself refuses is no obstacle to planning for Kafka.
     std::fs::write(&file, "listeners=SASL_SSL://:9093,PLAINTEXT://:9092\nnum.network.threads=80\n").unwrap();
     let file = file.to_str().unwrap();
-    let text = stdout(&weir(&["plan", "--jvm", file, "--heap", "1g", "--direct", "2g"]));
+    let planned = weir(&["plan", "--jvm", file, "--heap", "1g", "--direct", "2g"]);
+    assert_eq!(planned.status.code(), Some(3), "{}", stderr(&planned));
+    assert_eq!(weir(&["plan", "--jvm", file, "--heap", "16g", "--peers", "3"]).status.code(), Some(0));
+    let unitless = weir(&["plan", "--jvm", file, "--heap", "16"]);
+    assert_eq!(unitless.status.code(), Some(2));
+    assert!(stderr(&unitless).contains("16 is 16 bytes"), "{}", stderr(&unitless));
+    let text = stdout(&planned);
     assert!(text.contains("What breaks the limit: network threads (PLAINTEXT)."), "{text}");
     let planned = |overrides: &[&str]| -> Value {
         let mut arguments = vec!["plan", "--jvm", file, "--heap", "16g", "--peers", "3", "--format", "json"];

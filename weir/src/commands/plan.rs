@@ -1,6 +1,7 @@
 //! `weir plan`: the sum that bounds a server's memory, without starting it; with `--jvm` that of a JVM broker.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use clap::Args;
 use weir_metadata::properties::NoteLevel;
@@ -22,7 +23,7 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the plan.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if arguments.jvm.jvm {
         return plan_jvm::run(&arguments.jvm, &arguments.properties, arguments.format == "json");
     }
@@ -58,8 +59,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
                 "open_files": counts.open_files,
             },
         });
-        print(&format!("{plan:#}\n"))
+        print(&format!("{plan:#}\n"))?;
     } else {
-        print(&layout.plan.to_string())
+        print(&layout.plan.to_string())?;
     }
+    Ok(ExitCode::SUCCESS)
 }

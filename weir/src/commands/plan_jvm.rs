@@ -1,6 +1,7 @@
 //! `weir plan --jvm`: what the direct memory of a JVM broker can come to with its `server.properties`, term by term.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
@@ -20,7 +21,7 @@ pub(crate) struct JvmArguments {
     /// Plan the direct memory of a JVM broker with these properties instead of weir's
     #[arg(long)]
     pub(crate) jvm: bool,
-    /// The JVM's -Xmx
+    /// The JVM's -Xmx, with its unit
     #[arg(long, requires = "jvm", default_value = "1g", value_name = "SIZE", value_parser = size)]
     heap: u64,
     /// The JVM's -XX:MaxDirectMemorySize; without it the limit is the heap's
@@ -31,20 +32,39 @@ pub(crate) struct JvmArguments {
     peers: u32,
 }
 
-/// A size as the JVM's options take it: `1g`, `512m`, `1048576`; also `1GiB`.
+/// Less than this is a forgotten unit: no JVM starts with such a heap.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// A size as the JVM's options take it: `1g`, `512m`, `1073741824`; also `1GiB`.
 fn size(text: &str) -> Result<u64, String> {
     let unitless = text.strip_suffix("iB").unwrap_or(text);
-    weir_doctor::evidence::jvm_size(unitless)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| format!("{text} is no size: write it like the JVM's options, 1g, 512m or 1048576"))
+    let bytes = weir_doctor::evidence::jvm_size(unitless).ok_or_else(|| {
+        format!("{text} is no size: write it like the JVM's options, 1g, 512m or 1073741824")
+    })?;
+    if bytes < LEAST_BYTES {
+        let unit = if text == bytes.to_string() {
+            format!(": a number without a unit is bytes; {text}g?")
+        } else {
+            String::new()
+        };
+        return Err(format!(
+            "{text} is {} bytes, less than the {} that a JVM needs{unit}",
+            exact(bytes),
+            exact(LEAST_BYTES)
+        ));
+    }
+    Ok(bytes)
 }
 
-/// Prints the plan.
+/// The exit code for a plan that passes its limit, as for checks of metrics that fail.
+const DOES_NOT_FIT: u8 = 3;
+
+/// Prints the plan; the exit code says whether it fits.
 pub(crate) fn run(
     arguments: &JvmArguments,
     properties: &PropertyArguments,
     as_json: bool,
-) -> Result<(), String> {
+) -> Result<ExitCode, String> {
     let (mut settings, problems) = match properties.file() {
         Some(path) => {
             let bytes =
@@ -75,7 +95,8 @@ pub(crate) fn run(
         peers: u64::from(arguments.peers),
         max_cached_buffer_bytes: cap,
     });
-    print(&if as_json { json(&plan, &problems) } else { text(&plan, &problems, arguments.peers) })
+    print(&if as_json { json(&plan, &problems) } else { text(&plan, &problems, arguments.peers) })?;
+    Ok(if plan.excess_bytes() == 0 { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_FIT) })
 }
 
 fn json(plan: &JvmPlan, problems: &[Problem]) -> String {
@@ -132,11 +153,12 @@ fn text(plan: &JvmPlan, problems: &[Problem], peers: u32) -> String {
         let mark = if breaking.contains(&index) { '!' } else { ' ' };
         let _ = writeln!(
             out,
-            "{mark} {:width$}  {:>5} × {:>13} = {:>16}  {}, {}",
+            "{mark} {:width$}  {:>5} × {:>13} = {:>16} = {:>10}  {}, {}",
             name(index),
             term.threads,
             exact(term.each_bytes),
             exact(term.peak_bytes()),
+            human(term.peak_bytes()),
             term.threads_from,
             term.size_from,
         );
@@ -235,6 +257,14 @@ mod tests {
         assert!(shown.contains("It fits") && shown.contains("--peers"), "{shown}");
     }
 
+    /// A published re-check of these readers gave 5.77 GiB, which are GB.
+    #[test]
+    fn sums_are_exact_bytes_beside_one_binary_unit() {
+        let (readers, _) = plan("remote.log.storage.system.enable=true\nremote.log.reader.threads=100\n");
+        let shown = text(&readers, &[], 2);
+        assert!(shown.contains("100 ×    57,671,680 =    5,767,168,000 =   5.37 GiB"), "{shown}");
+    }
+
     #[test]
     fn json_says_the_same() {
         let (broken, problems) = plan("num.network.threads=80\n");
@@ -249,8 +279,15 @@ mod tests {
     fn sizes_are_written_as_for_the_jvm() {
         assert_eq!(size("1g"), Ok(1 << 30));
         assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("1048576"), Ok(1 << 20));
         for text in ["", "0", "1gb", "x", "-1"] {
             assert!(size(text).is_err(), "{text}");
         }
+        // `-Xmx16` is 16 bytes to a JVM, too.
+        assert_eq!(
+            size("16").unwrap_err(),
+            "16 is 16 bytes, less than the 1,048,576 that a JVM needs: a number without a unit is bytes; 16g?"
+        );
+        assert!(size("512k").unwrap_err().starts_with("512k is 524,288 bytes"));
     }
 }
