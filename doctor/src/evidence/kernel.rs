@@ -42,10 +42,10 @@ pub struct Kernel {
     pub group_limit: At<u64>,
     /// What the innermost group has taken, page cache included.
     pub group_current: At<u64>,
-    /// Processes that the kernel killed in these groups for want of memory.
+    /// Processes that the kernel killed in the innermost group for want of memory; groups around it count strangers, too.
     pub group_kills: At<u64>,
-    /// Length of the path that `group_current` is of.
-    current_depth: usize,
+    /// Length of the path of the innermost group so far.
+    innermost: usize,
 }
 
 const GROUPS: &str = "/sys/fs/cgroup/";
@@ -133,14 +133,20 @@ impl KernelParser {
                     self.found.group_limit = at;
                 }
             }
-            "memory.current" | "memory.usage_in_bytes" => {
-                if self.found.group_current.is_none() || folder.len() > self.found.current_depth {
-                    self.found.current_depth = folder.len();
-                    self.found.group_current = at;
+            _ => {
+                if folder.len() > self.found.innermost {
+                    self.found.innermost = folder.len();
+                    (self.found.group_current, self.found.group_kills) = (None, None);
+                }
+                let slot = if name == "memory.current" || name == "memory.usage_in_bytes" {
+                    &mut self.found.group_current
+                } else {
+                    &mut self.found.group_kills
+                };
+                if folder.len() == self.found.innermost {
+                    *slot = at;
                 }
             }
-            // Each group counts those of the groups in it, too.
-            _ => self.found.group_kills = self.found.group_kills.max(at),
         }
     }
 
@@ -290,7 +296,7 @@ mod tests {
         );
         assert_eq!(group.group_limit, Some((1000, 5)));
         assert_eq!(group.group_current, Some((700, 2)));
-        assert_eq!(group.group_kills, Some((3, 8)));
+        assert_eq!(group.group_kills, Some((2, 4)));
         let first = kernel(
             "/sys/fs/cgroup/memory/memory.limit_in_bytes:9223372036854771712\n/sys/fs/cgroup/memory/memory.usage_in_bytes:5\n",
         );
