@@ -124,7 +124,7 @@ const CASES: [Case; 15] = [
         good: "num.network.threads=80\n",
         bad: "num.io.threads=8\nqueued.max.requests=5k\n",
         line: 2,
-        says: "Kafka takes no units",
+        says: "5k",
     },
     Case {
         name: "log",

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Drives a real Apache Kafka out of its direct memory, and holds `weir doctor` and `weir plan --jvm` against what they then
-says; applies the cure that they name, does the same again, and wants to see nothing worse than a note; as with a broker at rest.
+say; applies the cure that they name, does the same again, and wants to see nothing worse than a note; as with a broker at rest
+on every JDK of this machine. The evidence is what `weir doctor capture` takes.
 `--compare` must tell both runs apart to the byte, `--verify` must refuse the first and accept the second, and the alert rules
 must be what Prometheus takes (held against promtool where it is installed).
 
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -35,8 +37,11 @@ NETWORK_THREADS = 4
 # The first bytes of an HTTP request, taken for a size.
 HTTP = f"(size = {struct.unpack('>i', b'GET ')[0]} larger than "
 OPTIONS = ("-XX:MaxDirectMemorySize=96m", "-XX:NativeMemoryTracking=summary", "-XX:+HeapDumpOnOutOfMemoryError")
-COMMANDS = ("VM.flags", "VM.flags -all", "VM.command_line", "VM.version", "VM.system_properties",
-            "VM.native_memory summary", "GC.class_histogram", "GC.heap_info", "Thread.print")
+# What a capture takes, and nothing else.
+TAKEN = {"proc-status.txt", "proc-limits.txt", "proc-smaps_rollup.txt", "cgroup.txt", "machine.txt", "server.properties",
+         "VM.version.txt", "VM.flags.txt", "VM.flags-all.txt", "VM.command_line.txt", "VM.system_properties.txt",
+         "GC.heap_info.txt", "VM.native_memory.txt", "Thread.print.txt", "GC.class_histogram.txt"}
+SECRET = "not-for-others"
 
 
 def weir(*arguments, code=0):
@@ -73,15 +78,19 @@ def burden(address, until, deadline=180):
             connection.close()
 
 
-def capture(broker, directory):
-    for command in COMMANDS:
-        with open(directory / command.replace(" ", "_"), "wb") as out:
-            subprocess.run(["jcmd", str(broker.pid), *command.split(" ", 1)], stdout=out, stderr=subprocess.STDOUT,
-                           check=True, timeout=300)
-    subprocess.run(["jcmd", str(broker.pid), "GC.heap_dump", str(directory / "heap.hprof")], check=True, timeout=300,
-                   stdout=subprocess.DEVNULL)
-    for name in ("broker.log", "server.properties"):
-        (directory / name).write_bytes((broker.dir / name).read_bytes())
+def capture(pid, directory, *options):
+    """Runs without a terminal, so without a question."""
+    return subprocess.run([WEIR, "doctor", "capture", "--pid", str(pid), "-o", str(directory), *options],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
+
+
+def evidence_of(broker, directory, gc_log):
+    """A capture with the logs beside it."""
+    done = capture(broker.pid, directory, "--timeout", "300")
+    if done.returncode != 0:
+        raise SystemExit(f"the capture ended with {done.returncode}: {done.stdout}{done.stderr}")
+    for file in (broker.log, gc_log):
+        shutil.copy(file, directory)
 
 
 def jmx_options(port):
@@ -118,16 +127,17 @@ def series(port, file, rows=5, deadline=240):
 
 def run(base, name, settings, options, until):
     """Kafka 3.9.2 under the burden; the folder with its evidence, and whether what was waited for came."""
-    evidence = base / name
-    evidence.mkdir()
+    evidence, gc_log = base / name, base / f"{name}-gc" / "gc.log"
+    gc_log.parent.mkdir()
     port = brokers.free_port()
     broker = brokers.Broker("kafka-3.9.2", base / f"{name}-broker", {"num.network.threads": str(NETWORK_THREADS), **settings}, heap="512m",
-                            java_options=(*OPTIONS, *options, *jmx_options(port), f"-Xlog:gc*:file={evidence / 'gc.log'}"))
+                            java_options=(*OPTIONS, *options, *jmx_options(port), f"-Xlog:gc*:file={gc_log}"))
     try:
         log = broker.log
         came = burden(broker.bootstrap, lambda: until(log.read_text(errors="replace")))
-        series(port, evidence / "direct-pool")
-        capture(broker, evidence)
+        series(port, gc_log.parent / "direct-pool")
+        evidence_of(broker, evidence, gc_log)
+        shutil.copy(gc_log.parent / "direct-pool", evidence)
     finally:
         broker.kill()
     return evidence, came
@@ -145,24 +155,107 @@ def jmx_text(port, directory):
                 stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=300)
 
 
-def healthy(base, check):
-    """A broker at its defaults, at rest."""
-    evidence, port = base / "healthy", brokers.free_port()
-    evidence.mkdir()
-    broker = brokers.Broker("kafka-3.9.2", base / "healthy-broker", heap="512m",
-                            java_options=(f"-Xlog:gc*:file={evidence / 'gc.log'}", *jmx_options(port)))
+def jdks():
+    """One home of each version of the JDK, the one on the path first."""
+    homes = [Path(shutil.which("java")).resolve().parents[1]]
+    homes += sorted({java.resolve().parents[1] for java in Path("/usr/lib/jvm").glob("*/bin/jcmd")})
+    by_version = {}
+    for home in homes:
+        release = home / "release"
+        for line in release.read_text().splitlines() if release.exists() else ():
+            if line.startswith("JAVA_VERSION="):
+                by_version.setdefault(line.split('"')[1].split(".")[0], home)
+    return by_version
+
+
+def healthy(base, check, version, home):
+    """A broker at its defaults, at rest, on one JDK."""
+    evidence, port = base / f"healthy-{version}", brokers.free_port()
+    gc_log = base / f"healthy-{version}-gc" / "gc.log"
+    gc_log.parent.mkdir()
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{home}/bin:{path}"
     try:
-        capture(broker, evidence)
+        broker = brokers.Broker("kafka-3.9.2", base / f"healthy-{version}-broker", {"ssl.keystore.password": SECRET},
+                                heap="512m", java_options=(f"-Xlog:gc*:file={gc_log}", *jmx_options(port),
+                                                           f"-Djavax.net.ssl.keyStorePassword={SECRET}"))
+    finally:
+        os.environ["PATH"] = path
+    try:
+        refused_captures(base, check, broker, version)
+        evidence_of(broker, evidence, gc_log)
         jmx_text(port, evidence)
     finally:
         broker.kill()
+    names = {file.name for file in evidence.iterdir() if not file.name.startswith("jmx-")}
+    check(f"JDK {version}: a capture takes what it should", names == TAKEN | {"heap.hprof", "broker.log", "gc.log"}, names)
+    leaks = [file.name for file in evidence.iterdir()
+             if file.name in TAKEN and SECRET in file.read_text(errors="replace")]
+    check(f"JDK {version}: no password is in its texts", not leaks, leaks)
     report = weir("doctor", evidence)
+    unknown = [file["path"] for file in report["files"] if not file["kinds"]]
+    check(f"JDK {version}: every file is recognised", not unknown, unknown)
     problems = [(file["path"], file["problems"]) for file in report["files"] if file["problems"]]
-    check("every line of a healthy broker is understood, JMX in all formats", not problems, problems)
+    check(f"JDK {version}: every line of a healthy broker is understood, JMX in all formats", not problems, problems)
     kinds = [file["kinds"] for file in report["files"] if "jmx-" in file["path"]]
-    check("JMX text is recognised", kinds == [["metrics"]] * 4, kinds)
+    check(f"JDK {version}: JMX text is recognised", kinds == [["metrics"]] * 4, kinds)
     worse = {finding["id"]: finding["title"] for finding in report["findings"] if finding["severity"] != "note"}
-    check("a healthy broker gets nothing worse than notes", not worse, worse)
+    check(f"JDK {version}: a healthy broker gets nothing worse than notes", not worse, worse)
+
+
+def refused_captures(base, check, broker, version):
+    """What a capture does not do, and what it does when the JVM does not answer."""
+    def reason(done):
+        return done.returncode, done.stderr.strip().splitlines()[-1:]
+
+    for place in (broker.data / "capture", broker.data, broker.data / "__cluster_metadata-0" / "a" / "b"):
+        before = sorted(path.name for path in broker.data.iterdir())
+        done = capture(broker.pid, place)
+        refused = done.returncode == 1 and ("keeps its logs" in done.stderr or "of Kafka's logs" in done.stderr)
+        untouched = sorted(path.name for path in broker.data.iterdir()) == before
+        check(f"JDK {version}: nothing is written to {place.name} of the broker's logs", refused and untouched, reason(done))
+    full = base / f"full-{version}"
+    full.mkdir()
+    (full / "x").touch()
+    done = capture(broker.pid, full)
+    check(f"JDK {version}: a folder with something in it is refused", done.returncode == 1 and "not empty" in done.stderr,
+          reason(done))
+    done = capture(os.getpid(), base / f"no-jvm-{version}")
+    check(f"JDK {version}: what is no JVM is left alone", done.returncode == 1 and "is no JVM" in done.stderr, reason(done))
+
+    cheap = base / f"cheap {version}"
+    done = capture(broker.pid, cheap, "--no-dump", "--timeout", "300")
+    names = {file.name for file in cheap.iterdir()}
+    check(f"JDK {version}: the cheap half has no dump", done.returncode == 0 and names == TAKEN, (reason(done), names))
+    live = base / f"live {version}"
+    done = capture(broker.pid, live, "--live", "--timeout", "300")
+    check(f"JDK {version}: a path with a blank gets a dump", done.returncode == 0 and (live / "heap.hprof").exists(),
+          reason(done))
+    check(f"JDK {version}: the dump is warned of", "stops the JVM" in done.stderr and "passwords" in done.stderr, done.stderr)
+
+    # A tool that cannot do one thing does the rest.
+    tool = base / f"jcmd-{version}"
+    tool.write_text(f"#!/bin/sh\ncase $2 in Thread.print) echo no such thing >&2; exit 7;; esac\n"
+                    f"exec {os.readlink(f'/proc/{broker.pid}/exe').removesuffix('java')}jcmd \"$@\"\n")
+    tool.chmod(0o755)
+    part = base / f"part-{version}"
+    done = capture(broker.pid, part, "--no-dump", "--jcmd", str(tool), "--timeout", "300")
+    names = {file.name for file in part.iterdir()}
+    check(f"JDK {version}: a call that fails does not stop the rest",
+          done.returncode == 1 and names == TAKEN - {"Thread.print.txt"} | {"Thread.print.txt.failed"}
+          and "Thread.print.txt.failed" in done.stderr, (reason(done), names))
+    files = {Path(file["path"]).name: file for file in weir("doctor", part)["files"]}
+    said = [problem["text"] for problem in files["Thread.print.txt.failed"]["problems"]]
+    check(f"JDK {version}: and the report says what could not be taken", len(said) == 1 and "Thread.print" in said[0], said)
+
+    # A process that stands still answers nothing, for certain.
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        done = capture(broker.pid, base / f"stopped-{version}", "--no-dump", "--timeout", "1")
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    check(f"JDK {version}: a JVM that stands still costs the time-outs", done.returncode == 1 and "no answer within 1 s" in
+          done.stderr and (base / f"stopped-{version}" / "proc-status.txt").exists(), reason(done))
 
 
 class Checks:
@@ -217,7 +310,7 @@ def incident(base, check):
 
 
 def cured(base, check, properties):
-    plan = weir("plan", "--jvm", properties, "--heap", "512m", "--direct", "96m")
+    plan = weir("plan", "--jvm", properties, "--heap", "512m", "--direct", "96m", code=3)
     check("the plan says that it cannot fit", not plan["fits"] and plan["terms"][0]["breaks_limit"], plan)
     size = plan["fitting_socket_request_max_bytes"]
     better = weir("plan", "--jvm", properties, "--heap", "512m", "--direct", "96m",
@@ -387,7 +480,8 @@ def main():
     check = Checks()
     base = Path(tempfile.mkdtemp(prefix="weir-doctor-"))
     try:
-        healthy(base, check)
+        for version, home in jdks().items():
+            healthy(base, check, version, home)
         before = incident(base, check)
         after = cured(base, check, before / "server.properties")
         compared(before, after, check)

@@ -1,8 +1,9 @@
 //! The `weir` command: arguments in, output and exit codes out.
 //!
-//! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments; `weir doctor` has more.
+//! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments; a plan or a check may say more by others.
 
 mod bench;
+mod capture;
 mod commands;
 mod demo;
 mod load;
@@ -37,6 +38,7 @@ Examples:
   weir doctor heap.hprof                         which threads of a JVM broker hold which bytes of direct memory
   weir doctor --compare before/ after/           what changed between two captures, in exact bytes
   weir doctor --verify after/                    whether a cure holds, by checks and exit code
+  weir doctor capture --pid 4711 -o evidence     ask a JVM broker for all that the doctor reads
   weir log dump weir-data/t-0 --deep
 
 Exit codes: 0 done, 1 failed with the reason on standard error, 2 wrong arguments.";

@@ -160,6 +160,18 @@ fn the_plan_of_a_jvm_names_what_breaks_its_limit() {
 }
 
 #[test]
+fn a_capture_of_what_is_no_jvm_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("capture");
+    let own = std::process::id().to_string();
+    let refused = weir(&["doctor", "capture", "--pid", &own, "-o", place.to_str().unwrap(), "--no-dump"]);
+    assert!(reason(&refused).contains("is no JVM"), "{}", stderr(&refused));
+    assert!(!place.exists());
+    assert_eq!(weir(&["doctor", "capture", "--pid", &own]).status.code(), Some(2), "without a folder");
+    assert_eq!(weir(&["doctor"]).status.code(), Some(2), "without evidence");
+}
+
+#[test]
 fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();

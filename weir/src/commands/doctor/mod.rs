@@ -1,6 +1,8 @@
 //! `weir doctor`: evidence of a JVM broker in, an account of its native memory and findings out; nothing is changed.
+//! `weir doctor capture` takes that evidence.
 
 mod alerts;
+mod capture;
 mod compare;
 mod output;
 mod read;
@@ -10,7 +12,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use output::Output;
 use read::Input;
@@ -19,6 +21,8 @@ use read::Input;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    task: Option<Task>,
     /// Evidence, plain or gzip, and folders of it: heap dumps, outputs of jcmd, metrics, server.properties, broker and
     /// GC logs
     #[arg(required_unless_present_any = ["alerts", "compare"], value_name = "FILE|DIR")]
@@ -39,8 +43,18 @@ pub(crate) struct Arguments {
     criteria: verify::Criteria,
 }
 
+/// What else the doctor does.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Ask a running JVM and its kernel for evidence, the heap dump last, and write it to a new folder
+    Capture(capture::Arguments),
+}
+
 /// Does what the arguments ask for.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    if let Some(Task::Capture(arguments)) = &arguments.task {
+        return capture::run(arguments).map(|()| ExitCode::SUCCESS);
+    }
     let output = &arguments.output;
     if let [before, after] = arguments.compare.as_slice() {
         return compare::run(before, after, output);
