@@ -118,7 +118,7 @@ fn a_broker_is_described_as_kafka_describes_it() {
         let synonyms = &mut ours.get_mut(name).unwrap().2;
         *synonyms = format!("{}}}", synonyms.split(", DEFAULT_CONFIG:").next().unwrap());
     }
-    // With a fixed window of 100 KiB a produced byte costs the broker nearly half as much again.
+    // With a fixed window of 100 KiB a produced byte costs the broker a third more.
     let window = ours.remove("socket.receive.buffer.bytes").unwrap();
     assert!(window.2.contains("-1"), "{window:?}");
     let mut differing = Vec::new();
