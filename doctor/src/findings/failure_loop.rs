@@ -1,11 +1,16 @@
 //! A network thread fails at the same request again and again: the exception escapes, the connection stays, each attempt
 //! costs half a second and a `System.gc()`.
 
-use super::{Facts, Finding, Remedy, Severity, text};
+use super::{Facts, Finding, Remedy, Severity, Text, text};
 use crate::evidence::Repeats;
 
 /// Failures in one run that make a loop.
 const LOOP: u64 = 5;
+
+fn said(what: &str, repeats: &Repeats) -> Text {
+    let Repeats { count, longest_run: run, longest_run_ms: ms, .. } = repeats;
+    text!("{what} ×{count}, {run} of them within {ms} ms", "{what} ×{count}，其中 {run} 次在 {ms} 毫秒内")
+}
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let is_loop = |repeats: &Repeats| repeats.longest_run >= LOOP;
@@ -15,13 +20,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         let repeats = &log.value.processor_errors;
         if is_loop(repeats) && log.value.out_of_memory.iter().any(|failure| is_loop(&failure.repeats)) {
             failures += repeats.longest_run;
-            let says = text!(
-                "Processor got uncaught exception ×{count}, {run} of them within {ms} ms",
-                "Processor got uncaught exception ×{count}，其中 {run} 次在 {ms} 毫秒内",
-                count = repeats.count,
-                run = repeats.longest_run,
-                ms = repeats.longest_run_ms
-            );
+            let says = said("Processor got uncaught exception", repeats);
             evidence.push(facts.proof(log.file, repeats.first_line, says));
         }
     }
@@ -31,13 +30,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     for log in &facts.evidence.gc_logs {
         let collections = &log.value.system_gc;
         if is_loop(collections) {
-            let says = text!(
-                "System.gc() ×{count}, {run} of them within {ms} ms",
-                "System.gc() ×{count}，其中 {run} 次在 {ms} 毫秒内",
-                count = collections.count,
-                run = collections.longest_run,
-                ms = collections.longest_run_ms
-            );
+            let says = said("System.gc()", collections);
             evidence.push(facts.proof(log.file, collections.first_line, says));
         }
     }

@@ -388,6 +388,18 @@ impl Inflater {
                 count = count.wrapping_sub($entry & 63);
             };
         }
+        macro_rules! put {
+            ($literal:expr) => {
+                if let Some(place) = out.get_mut(to) {
+                    *place = ($literal >> 16) as u8;
+                }
+                to += 1;
+            };
+        }
+        // What a length or a distance is, from its entry and the bits behind its code.
+        let value = |entry: u32, bits: u64| {
+            (entry >> 16) as usize + ((bits & ((1 << (entry & 63)) - 1)) >> (entry >> 8 & 15)) as usize
+        };
         let end = input.end;
         let over = |at: usize, count: u32| CAREFUL && at * 8 > end * 8 + count as usize;
         let result = loop {
@@ -404,27 +416,18 @@ impl Inflater {
                 if over(at, count) {
                     break Some(Stop::CutOff);
                 }
-                if let Some(place) = out.get_mut(to) {
-                    *place = (entry >> 16) as u8;
-                }
-                to += 1;
+                put!(entry);
                 if CAREFUL {
                     continue;
                 }
                 entry = literals[bits as usize & ((1 << LITERAL_BITS) - 1)];
                 if entry & LITERAL != 0 {
                     take!(entry);
-                    if let Some(place) = out.get_mut(to) {
-                        *place = (entry >> 16) as u8;
-                    }
-                    to += 1;
+                    put!(entry);
                     entry = literals[bits as usize & ((1 << LITERAL_BITS) - 1)];
                     if entry & LITERAL != 0 {
                         take!(entry);
-                        if let Some(place) = out.get_mut(to) {
-                            *place = (entry >> 16) as u8;
-                        }
-                        to += 1;
+                        put!(entry);
                         continue;
                     }
                 }
@@ -442,10 +445,7 @@ impl Inflater {
                     if over(at, count) {
                         break Some(Stop::CutOff);
                     }
-                    if let Some(place) = out.get_mut(to) {
-                        *place = (entry >> 16) as u8;
-                    }
-                    to += 1;
+                    put!(entry);
                     continue;
                 }
                 if entry & END != 0 {
@@ -457,8 +457,7 @@ impl Inflater {
                     break Some(if cut { Stop::CutOff } else { Stop::Damaged("an unknown code") });
                 }
             }
-            let length =
-                (entry >> 16) as usize + ((bits & ((1 << (entry & 63)) - 1)) >> (entry >> 8 & 15)) as usize;
+            let length = value(entry, bits);
             take!(entry);
             let mut entry = distances[bits as usize & ((1 << DISTANCE_BITS) - 1)];
             if entry & SPECIAL != 0 {
@@ -477,8 +476,7 @@ impl Inflater {
                     });
                 }
             }
-            let distance =
-                (entry >> 16) as usize + ((bits & ((1 << (entry & 63)) - 1)) >> (entry >> 8 & 15)) as usize;
+            let distance = value(entry, bits);
             take!(entry);
             if over(at, count) {
                 break Some(Stop::CutOff);

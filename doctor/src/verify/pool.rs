@@ -151,8 +151,46 @@ fn worst<'c>(courses: &'c [Course], allowed: impl Fn(u64) -> u64) -> Option<Grow
     judged.max_by_key(Grown::excess)
 }
 
-fn longest(courses: &[Course]) -> usize {
-    courses.iter().map(|course| course.values.len()).max().unwrap_or(0)
+/// A figure that must not grow.
+struct Figure<'c> {
+    id: &'static str,
+    criterion: Text,
+    courses: &'c [Course],
+    /// What is counted, and how one value is cited.
+    unit: Text,
+    says: fn(String) -> Text,
+    /// The names of the earlier, the later and the allowed value.
+    numbers: [&'static str; 3],
+    /// What is said behind the judgement.
+    remarks: Text,
+}
+
+impl Figure<'_> {
+    /// The check of the course that grew furthest beyond what is allowed from its earlier value on.
+    fn check(self, facts: &Facts<'_>, scrapes: &Scrapes, allowed: impl Fn(u64) -> u64) -> Check {
+        let Self { id, criterion, courses, unit, says, numbers, remarks } = self;
+        let longest = courses.iter().map(|course| course.values.len()).max().unwrap_or(0);
+        if let Some(lacks) = too_short(scrapes, longest) {
+            return Check::not_judged(id, criterion, lacks);
+        }
+        let Some(worst) = worst(courses, allowed) else {
+            return Check::new(id, criterion, Outcome::NotJudged, self::remarks(scrapes));
+        };
+        let (growth, allowed) = (crate::report::signed(worst.growth()), exact(worst.allowed));
+        let (earlier, later) = (exact(worst.earlier.value), exact(worst.later.value));
+        let (count, whose) = (worst.course.values.len(), whose(worst.course));
+        let judgement = text!(
+            "{earlier} to {later} {unit} over {count} values: {growth}, {allowed} are allowed{whose}{remarks}",
+            "{count} 个值中由 {earlier} 到 {later} {unit}：{growth}，允许 {allowed}{whose}{remarks}";
+            unit, remarks
+        );
+        Check::judged(id, criterion, worst.excess() <= 0, judgement)
+            .number(numbers[0], worst.earlier.value)
+            .number(numbers[1], worst.later.value)
+            .number(numbers[2], worst.allowed)
+            .number("values", count as u64)
+            .cite(&[proof(facts, worst.earlier, says), proof(facts, worst.later, says)])
+    }
 }
 
 pub(super) fn growth(
@@ -161,61 +199,35 @@ pub(super) fn growth(
     limit: Option<&Limit>,
     tolerance: Option<u64>,
 ) -> Check {
-    let id = "direct-pool-growth";
-    let criterion = text!(
-        "the direct pool does not grow: the later half of the values is no higher than the earlier one",
-        "直接内存池不增长：后半段的最大值不高于前半段"
-    );
-    let allowed = |earlier: u64| {
+    let figure = Figure {
+        id: "direct-pool-growth",
+        criterion: text!(
+            "the direct pool does not grow: the later half of the values is no higher than the earlier one",
+            "直接内存池不增长：后半段的最大值不高于前半段"
+        ),
+        courses: &scrapes.used,
+        unit: text!("bytes", "字节"),
+        says: used,
+        numbers: ["earlier_bytes", "later_bytes", "allowed_bytes"],
+        remarks: remarks(scrapes),
+    };
+    figure.check(facts, scrapes, |earlier| {
         tolerance.unwrap_or_else(|| limit.map_or(earlier / 20, |(limit, _)| limit / 100).max(LEAST_TOLERANCE))
-    };
-    if let Some(lacks) = too_short(scrapes, longest(&scrapes.used)) {
-        return Check::not_judged(id, criterion, lacks);
-    }
-    let Some(worst) = worst(&scrapes.used, allowed) else {
-        return Check::new(id, criterion, Outcome::NotJudged, remarks(scrapes));
-    };
-    let remarks = remarks(scrapes);
-    let (en, zh, whose) = (&remarks.en, &remarks.zh, whose(worst.course));
-    let (growth, allowed) = (crate::report::signed(worst.growth()), exact(worst.allowed));
-    let (earlier, later) = (exact(worst.earlier.value), exact(worst.later.value));
-    let count = worst.course.values.len();
-    let says = text!(
-        "{earlier} to {later} bytes over {count} values: {growth}, {allowed} are allowed{whose}{en}",
-        "{count} 个值中由 {earlier} 到 {later} 字节：{growth}，允许 {allowed}{whose}{zh}"
-    );
-    Check::judged(id, criterion, worst.excess() <= 0, says)
-        .number("earlier_bytes", worst.earlier.value)
-        .number("later_bytes", worst.later.value)
-        .number("allowed_bytes", worst.allowed)
-        .number("values", count as u64)
-        .cite(&[proof(facts, worst.earlier, used), proof(facts, worst.later, used)])
+    })
 }
 
 pub(super) fn count(facts: &Facts<'_>, scrapes: &Scrapes) -> Check {
-    let id = "direct-buffer-count";
-    let criterion = text!(
-        "the number of direct buffers is bounded: the later half of the values is no higher than the earlier one",
-        "直接缓冲区的数量有界：后半段的最大值不高于前半段"
-    );
-    let allowed = |earlier: u64| (earlier / 10).max(LEAST_BUFFERS);
-    if let Some(lacks) = too_short(scrapes, longest(&scrapes.count)) {
-        return Check::not_judged(id, criterion, lacks);
-    }
-    let Some(worst) = worst(&scrapes.count, allowed) else {
-        return Check::new(id, criterion, Outcome::NotJudged, remarks(scrapes));
+    let figure = Figure {
+        id: "direct-buffer-count",
+        criterion: text!(
+            "the number of direct buffers is bounded: the later half of the values is no higher than the earlier one",
+            "直接缓冲区的数量有界：后半段的最大值不高于前半段"
+        ),
+        courses: &scrapes.count,
+        unit: text!("buffers", "个缓冲区"),
+        says: buffers,
+        numbers: ["earlier_buffers", "later_buffers", "allowed_buffers"],
+        remarks: text!("", ""),
     };
-    let (growth, allowed) = (crate::report::signed(worst.growth()), exact(worst.allowed));
-    let (earlier, later) = (exact(worst.earlier.value), exact(worst.later.value));
-    let (count, whose) = (worst.course.values.len(), whose(worst.course));
-    let says = text!(
-        "{earlier} to {later} buffers over {count} values: {growth}, {allowed} are allowed{whose}",
-        "{count} 个值中由 {earlier} 到 {later} 个缓冲区：{growth}，允许 {allowed}{whose}"
-    );
-    Check::judged(id, criterion, worst.excess() <= 0, says)
-        .number("earlier_buffers", worst.earlier.value)
-        .number("later_buffers", worst.later.value)
-        .number("allowed_buffers", worst.allowed)
-        .number("values", count as u64)
-        .cite(&[proof(facts, worst.earlier, buffers), proof(facts, worst.later, buffers)])
+    figure.check(facts, scrapes, |earlier| (earlier / 10).max(LEAST_BUFFERS))
 }
