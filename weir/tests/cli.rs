@@ -186,6 +186,7 @@ fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
     let path = dir.path().to_str().unwrap();
     let text = stdout(&weir(&["doctor", path]));
     assert!(text.contains("a TLS ClientHello: 0x16030101") && text.contains("a.log:2"), "{text}");
+    assert!(text.starts_with("critical    Direct memory is exhausted: 369,295,617 bytes"), "{text}");
     assert!(
         text.contains("of no kind that is known here") && text.contains("b:2: invalid value x"),
         "{text}"
@@ -196,6 +197,8 @@ fn the_doctor_reads_a_folder_and_says_what_ails_the_broker() {
         findings.iter().find(|finding| finding["id"] == id).unwrap_or_else(|| panic!("{id}: {json}"))
     };
     assert_eq!(find("foreign-protocol")["severity"], "critical");
+    assert_eq!(json["headline"]["what"], find("direct-memory-exhausted")["title"]);
+    assert_eq!(json["headline"]["why"], find("foreign-protocol")["title"]);
     assert_eq!(find("direct-memory-exhausted")["evidence"][0]["line"], 2);
     assert_eq!(json["files"].as_array().unwrap().len(), 3);
     assert!(reason(&weir(&["doctor", "/no/such/file"])).contains("/no/such/file"));

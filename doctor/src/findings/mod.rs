@@ -12,6 +12,7 @@ mod facts;
 mod failure_loop;
 mod foreign_protocol;
 mod garbage;
+mod headline;
 mod heap_exhausted;
 mod held_buffers;
 mod kip72_off;
@@ -39,7 +40,8 @@ pub use crate::report::Layout;
 pub use crate::report::{bytes as exact, size as human};
 pub use facts::{Cited, Dump, Facts, LimitReason};
 pub use foreign_protocol::decode_size;
-pub use render::{evidence_text, findings_text};
+pub use headline::Headline;
+pub use render::{evidence_text, findings_text, headline_text};
 
 pub(crate) use crate::report::{columns, plain};
 pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
@@ -123,6 +125,16 @@ impl Remedy {
         self.caution = Some(caution);
         self
     }
+
+    /// The remedy as JSON.
+    pub(crate) fn to_json(&self, language: Language) -> Value {
+        json!({
+            "action": self.action.get(language),
+            "frees_bytes": self.frees_bytes,
+            "needs_restart": self.needs_restart,
+            "caution": self.caution.as_ref().map(|caution| caution.get(language)),
+        })
+    }
 }
 
 /// What the evidence means.
@@ -150,18 +162,7 @@ impl Finding {
 
     /// The finding as JSON.
     pub fn to_json(&self, language: Language) -> Value {
-        let remedies: Vec<_> = self
-            .remedies
-            .iter()
-            .map(|remedy| {
-                json!({
-                    "action": remedy.action.get(language),
-                    "frees_bytes": remedy.frees_bytes,
-                    "needs_restart": remedy.needs_restart,
-                    "caution": remedy.caution.as_ref().map(|caution| caution.get(language)),
-                })
-            })
-            .collect();
+        let remedies: Vec<_> = self.remedies.iter().map(|remedy| remedy.to_json(language)).collect();
         let evidence: Vec<_> = self.evidence.iter().map(|proof| proof_json(proof, language)).collect();
         json!({
             "id": self.id,
@@ -204,13 +205,15 @@ const RULES: [Rule; 24] = [
     limit_in_force::find,
 ];
 
-/// Applies every rule to the texts and to the dumps among them; the gravest findings first, among equals those that free
-/// the most.
+/// Applies every rule to the texts and to the dumps among them; the gravest findings first, among equals what failed, then
+/// what frees the most.
 pub fn diagnose(evidence: &Evidence, dumps: &[Dump<'_>]) -> Vec<Finding> {
     let facts = Facts::of(evidence, dumps);
     let mut findings: Vec<_> = RULES.iter().flat_map(|rule| rule(&facts)).collect();
     findings.extend(several_processes::find(&facts));
-    findings.sort_by_key(|finding| (finding.severity, std::cmp::Reverse(finding.frees_bytes())));
+    findings.sort_by_key(|finding| {
+        (finding.severity, headline::rank(finding), std::cmp::Reverse(finding.frees_bytes()))
+    });
     findings
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Finding, Language, Proof, Severity, exact, human};
+use super::{Finding, Headline, Language, Proof, Remedy, Severity, exact, human};
 use crate::evidence::{Evidence, FileKind, FileNote};
 use crate::report::{Layout, plain, text_columns, wrap};
 
@@ -15,6 +15,9 @@ struct Words {
     evidence: &'static str,
     unknown: &'static str,
     cause: &'static str,
+    why: &'static str,
+    cure: &'static str,
+    nothing_grave: &'static str,
     remedy: &'static str,
     caution: &'static str,
     frees: &'static str,
@@ -32,6 +35,9 @@ fn words(language: Language) -> Words {
             evidence: "evidence",
             unknown: "of no kind that is known here",
             cause: "cause",
+            why: "why",
+            cure: "cure",
+            nothing_grave: "fine",
             remedy: "remedy",
             caution: "but",
             frees: "frees up to",
@@ -46,6 +52,9 @@ fn words(language: Language) -> Words {
             evidence: "证据",
             unknown: "不是可识别的类型",
             cause: "原因",
+            why: "原因",
+            cure: "措施",
+            nothing_grave: "正常",
             remedy: "措施",
             caution: "注意",
             frees: "最多释放",
@@ -112,20 +121,7 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
             labelled(&mut out, layout, "", &format!("{more} {}", words.more));
         }
         for remedy in &finding.remedies {
-            let restart = if remedy.needs_restart { words.restart } else { words.no_restart };
-            let effect = match remedy.frees_bytes {
-                Some(bytes) => {
-                    let between = if layout.language == Language::Chinese { "；" } else { "; " };
-                    format!("{} {} = {}{between}{restart}", words.frees, exact(bytes), human(bytes))
-                }
-                None => restart.to_owned(),
-            };
-            let action = plain(remedy.action.get(layout.language));
-            let action = match layout.language {
-                Language::English => format!("{action} ({effect})"),
-                Language::Chinese => format!("{action}（{effect}）"),
-            };
-            labelled(&mut out, layout, words.remedy, &action);
+            labelled(&mut out, layout, words.remedy, &remedy_text(remedy, layout.language));
             if let Some(caution) = &remedy.caution {
                 labelled(&mut out, layout, words.caution, &plain(caution.get(layout.language)));
             }
@@ -133,6 +129,45 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What failed, why, and the cure: the first lines of a report.
+pub fn headline_text(headline: &Headline, layout: Layout) -> String {
+    let words = words(layout.language);
+    let mut out = String::new();
+    let what = plain(headline.what.get(layout.language));
+    match headline.severity.filter(|severity| *severity != Severity::Note) {
+        Some(severity) => {
+            let label = severity.label().into(layout.language);
+            labelled_in(&mut out, layout, &label, &what, Some(severity.colour()));
+        }
+        None => labelled_in(&mut out, layout, words.nothing_grave, &what, Some("1;32")),
+    }
+    if let Some(why) = &headline.why {
+        labelled(&mut out, layout, words.why, &plain(why.get(layout.language)));
+    }
+    if let Some(cure) = &headline.cure {
+        labelled(&mut out, layout, words.cure, &remedy_text(cure, layout.language));
+    }
+    out
+}
+
+/// What to do, what it frees, and whether it takes a restart.
+fn remedy_text(remedy: &Remedy, language: Language) -> String {
+    let words = words(language);
+    let restart = if remedy.needs_restart { words.restart } else { words.no_restart };
+    let effect = match remedy.frees_bytes {
+        Some(bytes) => {
+            let between = if language == Language::Chinese { "；" } else { "; " };
+            format!("{} {} = {}{between}{restart}", words.frees, exact(bytes), human(bytes))
+        }
+        None => restart.to_owned(),
+    };
+    let action = plain(remedy.action.get(language));
+    match language {
+        Language::English => format!("{action} ({effect})"),
+        Language::Chinese => format!("{action}（{effect}）"),
+    }
 }
 
 /// A place and what stands there.
@@ -194,7 +229,10 @@ mod tests {
         let found = findings(&TEXTS);
         for language in [Language::English, Language::Chinese] {
             for width in [40, 80, 100, 200] {
-                let text = findings_text(&found, layout(width, language));
+                let layout = layout(width, language);
+                let first = headline_text(&Headline::of(&found), layout);
+                let text = findings_text(&found, layout);
+                let text = first + &text;
                 for row in text.lines() {
                     assert!(text_columns(row) <= width, "{width}: {row}");
                 }
@@ -222,6 +260,18 @@ mod tests {
         let text = evidence_text(&evidence, layout(80, Language::English))
             + &findings_text(&found, layout(80, Language::English));
         assert!(!text.contains('\u{1b}') && text.contains("num.io.threads"), "{text}");
+    }
+
+    #[test]
+    fn the_first_lines_say_what_failed_why_and_the_cure() {
+        let headline = Headline::of(&findings(&TEXTS));
+        let text = headline_text(&headline, layout(100, Language::English));
+        let rows: Vec<_> = text.lines().collect();
+        assert!(rows[0].starts_with("critical    Direct memory is exhausted: 369,295,617 bytes"), "{text}");
+        assert!(text.contains("\n  why       The size 369,295,617 is no size"), "{text}");
+        assert!(text.contains("\n  cure      "), "{text}");
+        let well = headline_text(&Headline::of(&[]), layout(100, Language::Chinese));
+        assert!(well.starts_with("正常        证据不支持"), "{well}");
     }
 
     #[test]

@@ -1,19 +1,11 @@
-//! What a report says first: the gravest finding in a sentence, and where the memory of each dump stands, in exact bytes.
+//! What a page says beside its headline: how many findings there are, and where the memory of each dump stands, in exact
+//! bytes.
 
 use crate::account::{Account, Class};
 use crate::findings::{Finding, Severity};
 use crate::language::{Text, text};
 
 use super::format::{bytes, size};
-
-/// The gravest finding, or that there is none.
-pub(super) fn verdict(findings: &[Finding]) -> Text {
-    match findings.first() {
-        Some(finding) if finding.severity != Severity::Note => finding.title.clone(),
-        Some(_) => text!("Nothing here is graver than a note", "没有比“提示”更严重的问题"),
-        None => text!("The evidence supports none of the rules", "证据不支持任何一条规则"),
-    }
-}
 
 /// How many findings there are of each severity, the gravest first; none of those that do not occur.
 pub(super) fn counts(findings: &[Finding]) -> Vec<(Severity, usize)> {

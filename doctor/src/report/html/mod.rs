@@ -10,11 +10,11 @@ mod tests;
 
 use crate::account::{Account, Holds};
 use crate::evidence::{Evidence, FileKind, FileNote, MemoryKind};
-use crate::findings::{Dump, Facts, Finding, Remedy};
+use crate::findings::{Dump, Facts, Finding, Headline, Remedy};
 use crate::language::{Language, Text, text};
 
 use super::format::{bytes, signed, size};
-use super::headline::{counts, standing, verdict};
+use super::headline::{counts, standing};
 use super::model::{Block, Cell, Chart, Kind, Note, Section, Sections, Table, Tone, Way, holds, more};
 use charts::{Asked, chart};
 use escape::Page;
@@ -28,12 +28,14 @@ const PROOFS: usize = 50;
 pub fn html(evidence: &Evidence, dumps: &[Dump<'_>], findings: &[Finding], language: Language) -> String {
     let mut page = Page::new(language);
     let models: Vec<_> = dumps.iter().map(|dump| Sections::of(dump.heap, dump.account, ROWS)).collect();
-    head(&mut page, findings);
+    let headline = Headline::of(findings);
+    head(&mut page, &headline);
     page.raw("<body>\n<header><p class=\"kicker\">");
     page.say(&text!("weir doctor · native memory of a JVM broker", "weir doctor · JVM Broker 的堆外内存"));
     page.raw("</p><h1>");
-    page.say(&verdict(findings));
+    page.say(&headline.what);
     page.raw("</h1>");
+    why_and_cure(&mut page, &headline);
     severities(&mut page, findings);
     let facts = Facts::of(evidence, dumps);
     for (index, (dump, model)) in dumps.iter().zip(&models).enumerate() {
@@ -55,7 +57,25 @@ pub fn html(evidence: &Evidence, dumps: &[Dump<'_>], findings: &[Finding], langu
     page.finish()
 }
 
-fn head(page: &mut Page, findings: &[Finding]) {
+/// Why it failed, and what helps best, below what failed.
+fn why_and_cure(page: &mut Page, headline: &Headline) {
+    if let Some(why) = &headline.why {
+        page.raw("<p class=\"standing\"><b>");
+        page.say(&text!("Why", "原因"));
+        page.raw("</b> ");
+        page.say(why);
+        page.raw("</p>");
+    }
+    if let Some(cure) = &headline.cure {
+        page.raw("<p class=\"standing\"><b>");
+        page.say(&text!("Cure", "措施"));
+        page.raw("</b> ");
+        page.say(&cure.action);
+        page.raw("</p>");
+    }
+}
+
+fn head(page: &mut Page, headline: &Headline) {
     page.raw("<!DOCTYPE html>\n<html");
     page.attribute(
         "lang",
@@ -72,7 +92,7 @@ fn head(page: &mut Page, findings: &[Finding]) {
          <meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">\
          <link rel=\"icon\" href=\"data:,\"><title>weir doctor: ",
     );
-    page.say(&verdict(findings));
+    page.say(&headline.what);
     page.raw("</title>\n<style>\n");
     page.raw(include_str!("style.css"));
     page.raw("</style></head>\n");

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use weir_doctor::evidence::Evidence;
-use weir_doctor::findings::{Finding, Language, diagnose, evidence_text, findings_text};
+use weir_doctor::findings::{
+    Finding, Headline, Language, diagnose, evidence_text, findings_text, headline_text,
+};
 use weir_doctor::report;
 
 use super::output::{Format, Output};
@@ -29,7 +31,8 @@ pub(super) fn run(input: &Input, output: &Output) -> Result<ExitCode, String> {
 
 fn text_of(input: &Input, findings: &[Finding], output: &Output) -> String {
     let layout = output.layout();
-    let mut text = format!("{}\n", evidence_text(&input.evidence, layout));
+    let headline = headline_text(&Headline::of(findings), layout);
+    let mut text = format!("{headline}\n{}\n", evidence_text(&input.evidence, layout));
     for ReadDump { heap, account } in &input.dumps {
         text.push_str(&report::text(heap, account, layout));
         text.push('\n');
@@ -50,6 +53,7 @@ impl Serialize for Document<'_> {
         let dumps = input.dumps.iter();
         let dumps = dumps.map(|dump| report::Json { heap: &dump.heap, account: &dump.account, language });
         let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("headline", &Headline::of(findings).to_json(language))?;
         map.serialize_entry("dumps", &dumps.collect::<Vec<_>>())?;
         map.serialize_entry("files", &files(&input.evidence, language))?;
         let findings = findings.iter().map(|finding| finding.to_json(language));
