@@ -119,7 +119,11 @@ fn limit(facts: &Facts<'_>, given: Option<u64>) -> Limit {
     }
     match given {
         Some(bytes) => Limit::Bytes(bytes.max(1), text!("given with --limit", "由 --limit 指定")),
-        None => Limit::Metric(selector(facts, Metric::HeapMax, HEAP_MAX).0),
+        // Some exporters have a series for each part of the heap, -1 for those without a limit of their own.
+        None => Limit::Metric(format!(
+            "sum by (job, instance) ({} > 0)",
+            selector(facts, Metric::HeapMax, HEAP_MAX).0
+        )),
     }
 }
 
@@ -267,7 +271,9 @@ mod tests {
     fn without_evidence_the_names_are_the_exporters_and_the_limit_is_the_heap() {
         let text = of(&[], None);
         assert!(
-            text.contains(&format!("{USED} / on (job, instance) group_left () {HEAP_MAX} > 0.9")),
+            text.contains(&format!(
+                "{USED} / on (job, instance) group_left () sum by (job, instance) ({HEAP_MAX} > 0) > 0.9"
+            )),
             "{text}"
         );
         assert!(

@@ -465,7 +465,7 @@ def fired(base, check):
     if not promtool:
         print("--   promtool is not installed: the rules were not run")
         return
-    for name, limit in (("number", ("--limit", "1000")), ("metric", ())):
+    for name, limit in (("number", ("--limit", "1000m")), ("metric", ())):
         rules, test = base / f"rules-{name}.yml", base / f"test-{name}.yml"
         subprocess.run([WEIR, "doctor", "--alerts", rules, *limit], check=True, timeout=300)
         test.write_text((HERE / "alert-rules-test.yml").read_text().replace("RULES", rules.name))
