@@ -59,6 +59,11 @@ enum Command {
     Log(commands::log::Arguments),
 }
 
+/// Without anything that a terminal obeys: names of files are whatever somebody gave them.
+fn harmless(message: &str) -> String {
+    message.split('\n').map(weir_doctor::report::plain).collect::<Vec<_>>().join("\n")
+}
+
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments).map(|()| ExitCode::SUCCESS),
@@ -72,7 +77,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(message) => {
             // Where not even that can be written, the exit code is what is left to say.
-            let _ = writeln!(std::io::stderr(), "weir: {message}");
+            let _ = writeln!(std::io::stderr(), "weir: {}", harmless(&message));
             ExitCode::FAILURE
         }
     }

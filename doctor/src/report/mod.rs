@@ -12,9 +12,9 @@ mod text;
 pub use format::{bytes, size};
 pub use html::html;
 pub use json::{Json, json};
-pub use terminal::Layout;
+pub use terminal::{Layout, plain};
 pub use text::text;
 
 pub(crate) use format::signed;
 pub(crate) use json::books;
-pub(crate) use terminal::{columns, plain, text_columns, wrap};
+pub(crate) use terminal::{columns, text_columns, wrap};

@@ -45,15 +45,18 @@ impl Layout {
     }
 }
 
-/// Whether a character does something instead of being seen: control characters, and those that change the direction of the
-/// text around them or have no width.
+/// Whether a character does something instead of being seen: control characters, those that change the direction of the
+/// text around them, and those that look like nothing.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Without anything that a terminal would obey.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
@@ -204,6 +207,8 @@ mod tests {
     #[test]
     fn what_changes_the_direction_of_text_is_seen() {
         assert_eq!(plain("a\u{202e}b\u{1b}c\u{200b}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        // Soft hyphens, fillers and tags look like nothing, and names with them like others.
+        assert_eq!(plain("a\u{ad}b\u{3164}c\u{e0041}d"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
         assert_eq!(plain("שלום 网络"), "שלום 网络");
     }
 }

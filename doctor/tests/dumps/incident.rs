@@ -278,7 +278,7 @@ fn the_re_check_is_5_767_168_000_bytes_which_are_5_37_gib() {
         peers: 19,
         max_cached_buffer_bytes: None,
     });
-    let readers = plan.terms.iter().find(|term| term.size_from == "fetch.max.bytes=57671680").unwrap();
+    let readers = plan.terms.iter().find(|term| term.size_from.en == "fetch.max.bytes=57671680").unwrap();
     assert_eq!((readers.peak_bytes(), human(readers.peak_bytes()).as_str()), (5_767_168_000, "5.37 GiB"));
     // 19 peers with 4 fetchers each are the 76 threads of the incident.
     assert!(plan.terms.iter().any(|term| term.threads == 76));

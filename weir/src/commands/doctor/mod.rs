@@ -12,14 +12,17 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgGroup, Args, CommandFactory, Subcommand};
 
-use output::Output;
+pub(crate) use output::{Lang, layout};
+use output::{Output, can_be_written};
 use read::Input;
 
 /// Arguments of `weir doctor`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(group(ArgGroup::new("takes a limit").args(["verify", "alerts"]).multiple(true)))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     task: Option<Task>,
@@ -56,12 +59,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return capture::run(arguments).map(|()| ExitCode::SUCCESS);
     }
     let output = &arguments.output;
+    let mut to_write = output.files();
+    to_write.extend(arguments.alerts.as_deref());
+    if let [one, other] = to_write.as_slice()
+        && is_same(one, other)
+    {
+        let message = format!("{} cannot hold both the report and the alert rules", one.display());
+        wrong(ErrorKind::ArgumentConflict, &message);
+    }
+    if arguments.paths.is_empty() && arguments.alerts.is_some() && output.output.is_some() {
+        wrong(
+            ErrorKind::MissingRequiredArgument,
+            "without evidence there is no report for --output; --alerts names the rules' file",
+        );
+    }
+    to_write.iter().try_for_each(|file| can_be_written(file))?;
     if let [before, after] = arguments.compare.as_slice() {
         return compare::run(before, after, output);
     }
-    let mut to_write = output.files();
-    to_write.extend(arguments.alerts.as_deref());
-    apart(&to_write)?;
     let input = Input::read(&arguments.paths, &to_write)?;
     if let Some(file) = &arguments.alerts {
         alerts::write(&input, file, arguments.criteria.limit, output)?;
@@ -75,10 +90,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     report::run(&input, output)
 }
 
-/// Refuses to write two things to one file.
-fn apart(files: &[&Path]) -> Result<(), String> {
-    match files {
-        [one, other] if one == other => Err(format!("{} cannot hold two things", one.display())),
-        _ => Ok(()),
+/// Ends the program as wrong arguments do that the parser itself finds.
+fn wrong(kind: ErrorKind, message: &str) -> ! {
+    let mut program = crate::Arguments::command();
+    program.build();
+    match program.find_subcommand_mut("doctor") {
+        Some(doctor) => doctor.error(kind, message).exit(),
+        None => program.error(kind, message).exit(),
     }
+}
+
+/// Whether two names are of one file, which need not be there yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |file: &Path| -> Option<PathBuf> {
+        let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        file.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(file.file_name()?)))
+    };
+    one == other || place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
 }

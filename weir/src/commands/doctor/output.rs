@@ -47,21 +47,33 @@ pub(crate) struct Output {
     pub(crate) lang: Lang,
 }
 
+impl Lang {
+    /// The language of texts.
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Self::En => Language::English,
+            Self::Zh => Language::Chinese,
+        }
+    }
+}
+
+/// How text is laid out, on standard output or elsewhere.
+pub(crate) fn layout(to_stdout: bool, language: Language) -> Layout {
+    let terminal = to_stdout && stdout().is_terminal();
+    let columns = if terminal { terminal_width() } else { 0 };
+    let width = if columns == 0 { PAGE_WIDTH } else { columns.clamp(40, 140) };
+    Layout { width, colour: terminal && wants_colour(), language }
+}
+
 impl Output {
     /// The language of texts.
     pub(crate) fn language(&self) -> Language {
-        match self.lang {
-            Lang::En => Language::English,
-            Lang::Zh => Language::Chinese,
-        }
+        self.lang.language()
     }
 
     /// How text is laid out.
     pub(crate) fn layout(&self) -> Layout {
-        let terminal = self.output.is_none() && stdout().is_terminal();
-        let columns = if terminal { terminal_width() } else { 0 };
-        let width = if columns == 0 { PAGE_WIDTH } else { columns.clamp(40, 140) };
-        Layout { width, colour: terminal, language: self.language() }
+        layout(self.output.is_none(), self.language())
     }
 
     /// The files that will be written.
@@ -95,6 +107,38 @@ impl Output {
             Some(file) => {
                 let written = fs::File::create(file).and_then(|mut out| write(&mut out));
                 written.map_err(|error| format!("cannot write {}: {error}", file.display()))
+            }
+        }
+    }
+}
+
+/// Whether a terminal is to be written to in colour: <https://no-color.org>, and one that understands none.
+fn wants_colour() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether a file can be written, as far as that can be told without doing it: reading the evidence may take long, and is
+/// for nothing if its report has no place.
+pub(super) fn can_be_written(file: &Path) -> Result<(), String> {
+    let refused = |why: &dyn std::fmt::Display| Err(format!("cannot write {}: {why}", file.display()));
+    match fs::metadata(file) {
+        Ok(data) if data.is_dir() => refused(&"it is a folder"),
+        // Anything else, such as a pipe, would be waited for.
+        Ok(data) if data.is_file() => match fs::OpenOptions::new().append(true).open(file) {
+            Ok(_) => Ok(()),
+            Err(error) => refused(&error),
+        },
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+            match fs::metadata(folder) {
+                Ok(data) if !data.is_dir() => refused(&format!("{} is no folder", folder.display())),
+                Err(error) => refused(&format!("{}: {error}", folder.display())),
+                Ok(_) => match rustix::fs::access(folder, rustix::fs::Access::WRITE_OK) {
+                    Ok(()) => Ok(()),
+                    Err(error) => refused(&format!("{}: {}", folder.display(), std::io::Error::from(error))),
+                },
             }
         }
     }

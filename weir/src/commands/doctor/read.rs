@@ -67,9 +67,22 @@ impl Input {
             .collect()
     }
 
-    /// An error if a dump could not be read.
-    pub(super) fn verdict(&self) -> Result<(), String> {
+    /// An error if a file could not be read.
+    pub(super) fn whole(&self) -> Result<(), String> {
         if self.failed.is_empty() { Ok(()) } else { Err(self.failed.join("\nweir: ")) }
+    }
+
+    /// The same, also if nothing at all was evidence: a report of nothing looks like health.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        self.whole()?;
+        match self.evidence.files.len() {
+            _ if self.evidence.files.iter().any(|file| !file.kinds.is_empty()) => Ok(()),
+            0 => Err("there is no evidence: no file at all".into()),
+            1 => Err("there is no evidence: the one file is of no kind that is known here".into()),
+            files => {
+                Err(format!("there is no evidence: none of {files} files is of a kind that is known here"))
+            }
+        }
     }
 }
 
@@ -100,6 +113,11 @@ fn show(file: &Path, progress: &Progress, done: &AtomicBool) {
     let mut last = 0;
     while !done.load(Ordering::Acquire) {
         let (pass, now, total) = progress.now();
+        if pass == 0 {
+            // Not begun, and there is nothing to show.
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        }
         if pass != last {
             bar.reset();
             bar.set_message(format!("pass {pass}"));

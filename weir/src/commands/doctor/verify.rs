@@ -6,19 +6,20 @@ use std::time::UNIX_EPOCH;
 
 use clap::Args;
 use serde_json::json;
-use weir_doctor::evidence::{Evidence, jvm_size};
+use weir_doctor::evidence::Evidence;
 use weir_doctor::findings::{Facts, evidence_text};
 use weir_doctor::verify::{CHECKS, Options, moment_ms, verification_text, verify};
 
 use super::output::{Format, Output};
 use super::read::Input;
 use super::report::files;
+use crate::commands::plan_jvm::{limit, size};
 
 /// What only `--verify` and `--alerts` take.
 #[derive(Debug, Args)]
 pub(crate) struct Criteria {
     /// The limit of direct memory, for --verify and --alerts, where the evidence does not say it
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, requires = "takes a limit", value_name = "SIZE", value_parser = limit)]
     pub(super) limit: Option<u64>,
     /// With --verify: failed reservations up to this time of the log's clock do not count
     #[arg(long, requires = "verify", value_name = "TIME", value_parser = since)]
@@ -32,13 +33,6 @@ pub(crate) struct Criteria {
     /// With --verify: checks that are left out
     #[arg(long, requires = "verify", value_name = "ID", value_delimiter = ',', value_parser = check)]
     skip: Vec<String>,
-}
-
-/// A size as the JVM's options take it; `0` is one.
-fn size(text: &str) -> Result<u64, String> {
-    let unitless = text.strip_suffix("iB").unwrap_or(text);
-    jvm_size(unitless)
-        .ok_or_else(|| format!("{text} is no size: write it like the JVM's options, 1g, 512m or 1048576"))
 }
 
 fn since(text: &str) -> Result<i64, String> {
@@ -96,6 +90,6 @@ pub(super) fn run(input: &Input, criteria: &Criteria, output: &Output) -> Result
         }
     };
     output.write(&text)?;
-    input.verdict()?;
+    input.whole()?;
     Ok(ExitCode::from(verification.verdict().exit_code()))
 }

@@ -5,9 +5,16 @@
 //! a sum of threads × largest transfer. Up to JDK 23 it counts against `MaxDirectMemorySize`; later it does not, and the
 //! same bytes come on top of it.
 
+mod render;
+mod what_if;
+
 use weir_metadata::properties::SecurityProtocol;
 
 use crate::evidence::{ServerProperties, ThreadRole};
+use crate::language::{Text, text};
+
+pub use render::{json, text as plan_text};
+pub use what_if::WhatIf;
 
 /// What a thread of a TLS listener keeps: it moves 16 KiB of ciphertext at a time.
 const TLS_THREAD_BYTES: u64 = 16 << 10;
@@ -45,9 +52,12 @@ pub struct JvmTerm {
     /// What one thread keeps of it.
     pub kept_each_bytes: u64,
     /// The property that gives the number of threads, with its value.
-    pub threads_from: String,
+    pub threads_from: Text,
     /// The property that gives the size, with its value.
-    pub size_from: String,
+    pub size_from: Text,
+    /// For a term that `socket.request.max.bytes` bounds: the least that it can be lowered to, in bytes. Below it nothing
+    /// is won, or batches are refused that the topics may hold.
+    pub least_request_bytes: Option<u64>,
     /// Whether the term depends on code that is not Kafka's own.
     pub depends_on_plugin: bool,
 }
@@ -107,15 +117,16 @@ impl JvmPlan {
         breaking
     }
 
-    /// The largest `socket.request.max.bytes` with which the sum fits, if the rest leaves any.
+    /// The largest `socket.request.max.bytes` with which the sum fits, if there is one that serves.
     pub fn fitting_request_bytes(&self) -> Option<u64> {
-        let network =
-            |term: &&JvmTerm| term.role == ThreadRole::Network && term.each_bytes > TLS_THREAD_BYTES;
-        let threads: u64 = self.terms.iter().filter(network).map(|term| term.threads).sum();
-        let others = self.terms.iter().filter(|term| !network(term));
+        let bounded = |term: &&JvmTerm| term.least_request_bytes.is_some();
+        let threads = self.terms.iter().filter(bounded);
+        let threads = threads.fold(0u64, |sum, term| sum.saturating_add(term.threads));
+        let others = self.terms.iter().filter(|term| !bounded(term));
         let rest = others.fold(0u64, |sum, term| sum.saturating_add(term.peak_bytes()));
         let each = self.limit_bytes.checked_sub(rest)?.checked_div(threads)?;
-        (each > 0).then_some(each)
+        let least = self.terms.iter().filter_map(|term| term.least_request_bytes).max()?;
+        (each >= least.max(1)).then_some(each)
     }
 }
 
@@ -123,20 +134,20 @@ impl JvmPlan {
 pub fn jvm_plan(inputs: &JvmInputs<'_>) -> JvmPlan {
     let properties = inputs.properties;
     let bytes = |name: &str| u64::try_from(properties.number(name).value).unwrap_or(0);
-    let said = |name: &str, value: u64| format!("{name}={value}");
-    let largest = |names: &[&str]| -> (u64, String) {
-        names
-            .iter()
-            .map(|name| (bytes(name), said(name, bytes(name))))
-            .max_by_key(|(value, _)| *value)
-            .unwrap_or_default()
+    let said = |name: &str, value: u64| Text::verbatim(format!("{name}={value}"));
+    // Of equal ones the first, which is the one that a user would change.
+    let largest = |names: &[&str]| -> (u64, Text) {
+        let largest = names.iter().rev().map(|name| (bytes(name), *name)).max_by_key(|(value, _)| *value);
+        let (value, name) = largest.unwrap_or_default();
+        (value, said(name, value))
     };
     let mut terms = Vec::new();
     let mut tls_listeners = Vec::new();
     let mut add =
-        |role, listener, threads: u64, threads_from: String, (each, size_from): (u64, String), plugin| {
+        |role: ThreadRole, listener, threads: u64, threads_from, (each, size_from), least_request_bytes| {
             if threads > 0 && each > 0 {
                 terms.push(JvmTerm {
+                    depends_on_plugin: role == ThreadRole::RemoteLogReader,
                     role,
                     listener,
                     threads,
@@ -144,43 +155,53 @@ pub fn jvm_plan(inputs: &JvmInputs<'_>) -> JvmPlan {
                     kept_each_bytes: inputs.max_cached_buffer_bytes.map_or(each, |cap| cap.min(each)),
                     threads_from,
                     size_from,
-                    depends_on_plugin: plugin,
+                    least_request_bytes,
                 });
             }
         };
     let tiered = properties.is_on("remote.log.storage.system.enable");
+    let control_plane = properties.text("control.plane.listener.name").unwrap_or_default();
     for listener in properties.listeners() {
         let threads = properties.listener_number(&listener.name, "num.network.threads").value;
         let threads = u64::try_from(threads).unwrap_or(0);
-        let threads_from = said("num.network.threads", threads);
+        let (threads, threads_from) = match listener.name.eq_ignore_ascii_case(control_plane) {
+            true => (1, text!("the control plane has one", "控制面只有一个")),
+            false => (threads, said("num.network.threads", threads)),
+        };
         let tls = matches!(listener.protocol, Some(SecurityProtocol::Ssl | SecurityProtocol::SaslSsl));
         let size = if tls {
             tls_listeners.push(listener.name.clone());
-            (TLS_THREAD_BYTES, "one TLS record".to_owned())
+            (TLS_THREAD_BYTES, text!("one TLS record", "一个 TLS 记录"))
         } else if tiered {
             // Records from tiered storage are answered from the heap.
             largest(&["socket.request.max.bytes", "fetch.max.bytes"])
         } else {
             largest(&["socket.request.max.bytes"])
         };
-        add(ThreadRole::Network, Some(listener.name), threads, threads_from, size, false);
+        let fetches = if tiered { bytes("fetch.max.bytes") } else { 0 };
+        let least = (!tls).then(|| bytes("message.max.bytes").max(fetches));
+        add(ThreadRole::Network, Some(listener.name), threads, threads_from, size, least);
     }
     let threads = bytes("num.io.threads");
     let batch = largest(&["message.max.bytes"]);
-    add(ThreadRole::RequestHandler, None, threads, said("num.io.threads", threads), batch, false);
+    add(ThreadRole::RequestHandler, None, threads, said("num.io.threads", threads), batch, None);
     let fetchers = bytes("num.replica.fetchers");
     add(
         ThreadRole::ReplicaFetcher,
         None,
         fetchers.saturating_mul(inputs.peers),
-        format!("num.replica.fetchers={fetchers} × {} peers", inputs.peers),
+        text!(
+            "num.replica.fetchers={fetchers} × {peers} peers",
+            "num.replica.fetchers={fetchers} × {peers} 个对端 Broker",
+            peers = inputs.peers
+        ),
         largest(&["replica.fetch.response.max.bytes", "message.max.bytes"]),
-        false,
+        None,
     );
     if properties.is_on("log.cleaner.enable") {
         let threads = bytes("log.cleaner.threads");
         let size = largest(&["log.cleaner.io.buffer.size", "message.max.bytes"]);
-        add(ThreadRole::LogCleaner, None, threads, said("log.cleaner.threads", threads), size, false);
+        add(ThreadRole::LogCleaner, None, threads, said("log.cleaner.threads", threads), size, None);
     }
     if tiered {
         let threads = bytes("remote.log.reader.threads");
@@ -191,12 +212,12 @@ pub fn jvm_plan(inputs: &JvmInputs<'_>) -> JvmPlan {
             threads,
             said("remote.log.reader.threads", threads),
             size,
-            true,
+            None,
         );
     }
     if properties.is_kraft() {
-        let size = (RAFT_BATCH_BYTES, "the largest metadata batch".to_owned());
-        add(ThreadRole::Raft, None, 1, "one thread".to_owned(), size, false);
+        let size = (RAFT_BATCH_BYTES, text!("the largest metadata batch", "最大的元数据批次"));
+        add(ThreadRole::Raft, None, 1, text!("one thread", "一个线程"), size, None);
     }
     terms.sort_by_key(|term| std::cmp::Reverse(term.peak_bytes()));
     JvmPlan {
@@ -254,6 +275,36 @@ mod tests {
         let text =
             format!("{THREE}listener.name.b.num.network.threads=80\nsocket.request.max.bytes={fitting}\n");
         assert_eq!(super::tests::plan(&text, 1 << 30, Some(2 << 30), 4, None).excess_bytes(), 0);
+    }
+
+    /// Requests are not all that network threads carry, and a limit that refuses the topics' own batches is no cure.
+    #[test]
+    fn what_is_said_to_fit_does_fit_and_serves() {
+        // The answers with records of tiered storage stay as large as fetch.max.bytes, however small requests are.
+        let text = "listeners=A://:1\nlistener.security.protocol.map=A:PLAINTEXT\nnum.network.threads=80\n\
+                    remote.log.storage.system.enable=true\nremote.log.reader.threads=1\n";
+        let tiered = |direct| plan(text, 1 << 30, Some(direct), 0, None);
+        assert_eq!(tiered(2 << 30).fitting_request_bytes(), None, "80 × 55 MiB are more");
+        let fitting = tiered(5 << 30).fitting_request_bytes().unwrap();
+        assert!(fitting >= 57_671_680);
+        let better = format!("{text}socket.request.max.bytes={fitting}\n");
+        assert_eq!(plan(&better, 1 << 30, Some(5 << 30), 0, None).excess_bytes(), 0);
+        let batches = "num.network.threads=80\nmessage.max.bytes=20000000\nnum.io.threads=1\n";
+        assert_eq!(plan(batches, 1 << 30, None, 0, None).fitting_request_bytes(), None);
+    }
+
+    #[test]
+    fn a_control_plane_has_one_thread() {
+        let text = "listeners=A://:1,CTRL://:2\nlistener.security.protocol.map=A:PLAINTEXT,CTRL:PLAINTEXT\n\
+                    control.plane.listener.name=CTRL\nnum.network.threads=8\n";
+        let plan = plan(text, 1 << 30, None, 0, None);
+        let threads: Vec<_> = plan
+            .terms
+            .iter()
+            .filter(|term| term.role == ThreadRole::Network)
+            .map(|term| term.threads)
+            .collect();
+        assert_eq!(threads, [8, 1]);
     }
 
     #[test]
