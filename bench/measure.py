@@ -88,19 +88,19 @@ def make_topic(bootstrap, name, partitions, **config):
     from confluent_kafka.admin import NewTopic
     settings = {k.replace("_", "."): str(v) for k, v in config.items()}
     client = admin(bootstrap)
-    client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
-    p = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60000, "log_level": 0})
+    client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(300)
+    p = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 300000, "log_level": 0})
     failed = []
     for i in range(partitions):
         p.produce(name, b"first", partition=i, on_delivery=lambda e, m: e and failed.append(e))
-    if p.flush(60) or failed:
+    if p.flush(300) or failed:
         raise RuntimeError(f"the partitions of {name} take no records: {failed[:1]}")
 
 
 def drop_topic(bootstrap, name):
     client = admin(bootstrap)
     try:
-        client.delete_topics([name])[name].result(30)
+        client.delete_topics([name])[name].result(300)
     except Exception as e:  # a broker that an attack has ended
         return str(e)
 

@@ -15,6 +15,9 @@ stamp_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 done_with() { local name=$1; shift; [ "$(cat "$dir/.stamp-$name" 2>/dev/null)" = "$(stamp_of "$@")" ]; }
 mark_done() { local name=$1; shift; stamp_of "$@" > "$dir/.stamp-$name"; }
 
+# again COMMAND...: up to three attempts, for what comes over a network.
+again() { "$@" || { sleep 10; "$@"; } || { sleep 30; "$@"; }; }
+
 # debian PACKAGE FILE...: installs the packages whose file or command is missing.
 debian() {
   local missing=()
@@ -25,6 +28,7 @@ debian() {
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing Debian packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  { apt-get -qq update && apt-get -qq -y install --no-install-recommends "${missing[@]}"; } >"$dir/apt.log" 2>&1 \
+  # An update fails for one source of many that the machine may have; what counts is whether the packages come.
+  { again apt-get -qq update || true; again apt-get -qq -y install --no-install-recommends "${missing[@]}"; } >"$dir/apt.log" 2>&1 \
     || { cat "$dir/apt.log" >&2; die "apt-get failed"; }
 }

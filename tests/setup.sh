@@ -48,7 +48,7 @@ release() {
   fi
   say "fetching Apache Kafka $version ($name)"
   rm -rf "$home/libs"
-  (cd "$home" && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=libs) \
+  (cd "$home" && again mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=libs) \
     >"$home/mvn.log" 2>&1 || { tail -30 "$home/mvn.log" >&2; die "mvn failed for Apache Kafka $version"; }
   mark_done "$name-$version" "$home/pom.xml"
 }
@@ -76,7 +76,7 @@ else
   say "installing Python clients"
   rm -rf "$dir/venv"
   python3 -m venv "$dir/venv"
-  "$dir/venv/bin/pip" -q --disable-pip-version-check install --no-cache-dir -r "$here/requirements.txt" \
+  again "$dir/venv/bin/pip" -q --disable-pip-version-check install --no-cache-dir -r "$here/requirements.txt" \
     >"$dir/pip.log" 2>&1 || { tail -30 "$dir/pip.log" >&2; die "pip failed"; }
   mark_done python "$here/requirements.txt"
 fi
@@ -88,7 +88,7 @@ else
   say "installing kafkajs"
   mkdir -p "$dir/js"
   cp "$here/js/package.json" "$dir/js/"
-  (cd "$dir/js" && npm install --silent --no-audit --no-fund --no-package-lock) \
+  (cd "$dir/js" && again npm install --silent --no-audit --no-fund --no-package-lock) \
     >"$dir/npm.log" 2>&1 || { tail -30 "$dir/npm.log" >&2; die "npm failed"; }
   mark_done js "$here/js/package.json"
 fi
@@ -100,7 +100,7 @@ if done_with go "${go_inputs[@]}" && [ -x "$dir/bin/franz" ] && [ -x "$dir/bin/s
   say "Go clients are there"
 else
   say "building the Go clients"
-  (cd "$here/go" && go build -mod=readonly -o "$dir/bin/" ./franz ./sarama) || die "go build failed"
+  (cd "$here/go" && again go build -mod=readonly -o "$dir/bin/" ./franz ./sarama) || die "go build failed"
   mark_done go "${go_inputs[@]}"
 fi
 

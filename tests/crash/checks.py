@@ -117,7 +117,7 @@ class Checker:
             expected = dict(self.ledger.commits)
         for group in (GROUP, SIMPLE_GROUP):
             topics = [{"name": t, "partitions": list(range(count))} for t, (count, _) in load.TOPICS.items()]
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while True:
                 answer = client.call("OffsetFetch", group=group, topics=topics)
                 errors = {answer["error"]} | {p["error"] for t in answer["topics"] for p in t["partitions"]}
@@ -182,7 +182,7 @@ class Checker:
                 messages = consumer.consume(1000, 0.05)
                 if messages:
                     progress = time.monotonic()
-                elif time.monotonic() - progress > 120:
+                elif time.monotonic() - progress > 300:
                     at = min(missing)
                     raise Failure(f"{_tp(PARTITIONS[at])}: nothing comes from offset {positions[at]} on, the end is {plan[at][1]}")
                 for message in messages:

@@ -192,7 +192,7 @@ class Member(Worker):
         from confluent_kafka import Consumer
         self.random, self.positions = random.Random(f"{seed} member {number}"), {}
         self.client = Consumer({**COMMON, "bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False,
-                                "auto.offset.reset": "earliest", "session.timeout.ms": 10000, "heartbeat.interval.ms": 500,
+                                "auto.offset.reset": "earliest", "session.timeout.ms": 45000, "heartbeat.interval.ms": 500,
                                 "fetch.wait.max.ms": 100, "error_cb": lambda error: None})
         self.client.subscribe([t for t in TOPICS], on_revoke=self.forget, on_lost=self.forget)
 

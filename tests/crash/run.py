@@ -45,7 +45,7 @@ from frames import Client, Failure, Unanswered, batch, values_of
 
 KILL, RECOVERY, STOP, CLEAN = "kill -9", "kill -9 in recovery", "kill -9 in stop", "clean stop"
 DUMP_AT_ONCE = 600  # files for one JVM
-HANG = 120  # seconds until a start or a stop counts as none
+HANG = 600  # seconds until a start or a stop counts as none
 
 
 class Rounds:
@@ -132,7 +132,7 @@ class Rounds:
         return f"{kind} after " + ", ".join(f"{p * 1000:.0f} ms" for p in pauses)
 
     def finish(self):
-        self.load.finish(180)
+        self.load.finish(300)
         self.checker.check(self.load.admin, last=True)
         self.checker.all_answered()
         if self.ledger.failures:
@@ -151,7 +151,7 @@ class Rounds:
         """Folders of partitions that there are, and of no others: what was to be deleted is deleted in the end."""
         shown = self.client.topics()
         wanted = {f"{topic}-{p}" for topic, (_, count) in shown.items() for p in range(count)} | {"__cluster_metadata-0"}
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while True:
             there = {entry.name for d in self.dirs for entry in d.iterdir() if entry.is_dir()}
             if there == wanted:

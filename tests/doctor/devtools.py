@@ -16,6 +16,10 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage
 PATIENCE = 180
 
 
+class Gone(Exception):
+    """The browser does not start, or ends, or does not answer: the machine's fault, not the page's."""
+
+
 def find():
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -37,10 +41,14 @@ class Chromium:
         os.close(to_write)
         self.buffer, self.number, self.session = b"", 0, None
         self.events, self.requests, self.complaints = [], [], []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Network", "Log", "Runtime", "Page"):
-            self.call(f"{domain}.enable")
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            for domain in ("Network", "Log", "Runtime", "Page"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self):
         return self
@@ -62,7 +70,7 @@ class Chromium:
             more = os.read(self.inn, 1 << 20) if ready else b""
             if not more:
                 said = open(os.path.join(self.profile, "log"), "rb").read()[-2000:].decode(errors="replace")
-                raise SystemExit(f"chromium {'ended' if ready else 'does not answer'}: {said}")
+                raise Gone(f"it {'ended' if ready else 'does not answer'}: {said}")
             self.buffer += more
         text, self.buffer = self.buffer.split(b"\0", 1)
         return json.loads(text)
@@ -81,7 +89,10 @@ class Chromium:
             request["sessionId"] = self.session
         data = json.dumps(request).encode() + b"\0"
         while data:
-            data = data[os.write(self.out, data):]
+            try:
+                data = data[os.write(self.out, data):]
+            except OSError as e:
+                raise Gone(str(e)) from None
         until = time.monotonic() + PATIENCE
         while True:
             answer = self.message(until)

@@ -145,7 +145,7 @@ def fill(server, topic, count, size=200, partition=0, first=0, one_by_one=False,
         producer.produce(topic, value_of(number, size), partition=partition, on_delivery=delivered,
                          timestamp=TIME + number)
         producer.poll(0)
-    producer.flush(90)
+    producer.flush(120)
     check(not failed, "produce failed:", failed[:3])
     equal(len(acked), count, "acknowledged records")
     return sorted(acked)
@@ -197,7 +197,7 @@ def topic_of(test, server, prefix="t", partitions=1, name=None, **config):
     name = name or test.name(prefix)
     client = admin(server)
     made = NewTopic(name, partitions, 1, config={k: str(v) for k, v in config.items()})
-    client.create_topics([made])[name].result(20)
+    client.create_topics([made])[name].result(120)
     wait_until(lambda: len(client.list_topics(name, timeout=120).topics[name].partitions) == partitions, f"leaders of {name}")
     return name
 
@@ -272,7 +272,11 @@ class Mount:
 
 
 def _mount(*arguments):
-    done = subprocess.run(["mount", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    try:
+        done = subprocess.run(["mount", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as e:
+        print(f"mount: {e}", flush=True)
+        return False
     if done.returncode != 0:
         print(f"mount {' '.join(arguments)}: {done.stderr.strip()}", flush=True)
     return done.returncode == 0

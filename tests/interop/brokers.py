@@ -2,14 +2,18 @@
 directory on free ports with the same server.properties. A broker never outlives the process that started it."""
 
 import ctypes
+import fcntl
+import functools
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -31,16 +35,43 @@ def die_with_parent():
     _LIBC.prctl(1, signal.SIGKILL)
 
 
+# The ports of this process, and the file whose bytes are locked for them.
+_OURS, _LOCKS = set(), []
+
+
 def free_port():
-    """A port nobody listens on, outside the range that outgoing connections are given theirs from."""
+    """A port that nobody listens on and that is this process's until it ends, also while its server is down: a lock says so
+    to the cases beside this one. Outside the range that outgoing connections are given theirs from, where there is room."""
+    try:
+        first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        first_given = 32768
+    if not _LOCKS:
+        _LOCKS.append(os.open(Path(tempfile.gettempdir(), f"weir-ports-{os.getuid()}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     while True:
-        port = random.randrange(15000, 32000)
-        with socket.socket() as s:
-            try:
+        port = random.randrange(15000, first_given if first_given > 17000 else 60000)
+        try:
+            fcntl.lockf(_LOCKS[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            with socket.socket() as s:
                 s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+        except OSError:
+            continue
+        if port not in _OURS:
+            _OURS.add(port)
+            return port
+
+
+@functools.cache
+def descriptors(wanted):
+    """How many descriptors a process may have here: as many as `wanted`, or what the hard limit of this machine leaves."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY or hard >= wanted:
+        return wanted
+    raised = subprocess.run(["prlimit", f"--nofile={wanted}:{wanted}", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if raised.returncode == 0:
+        return wanted
+    print(f"not all of it: {wanted} descriptors are wanted, this machine allows {hard}", flush=True)
+    return hard
 
 
 def java_command(version, heap="256m", extra=(), part="kafka"):
@@ -137,6 +168,7 @@ class Broker:
         else:
             raise SystemExit(f"unknown broker {kind}: weir, " + ", ".join(f"kafka-{v}" for v in KAFKA_VERSIONS))
         if nofile:
+            nofile = descriptors(nofile)
             command = ["prlimit", f"--nofile={nofile}:{nofile}", *command]
         self.command = command
         self.process = None

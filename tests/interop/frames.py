@@ -183,7 +183,7 @@ class Reader:
 class Client:
     """One connection, opened when it is needed and given up on any trouble."""
 
-    def __init__(self, address, timeout=60.0):
+    def __init__(self, address, timeout=120.0):
         host, port = address.rsplit(":", 1)
         self.address, self.timeout, self.socket, self.count = (host, int(port)), timeout, None, 0
 

@@ -8,7 +8,8 @@
     --jobs N        cases side by side (default 3: most of them wait)
     --report FILE   the outcome as JSON; --table FILE writes the table of docs/clients.md from it
     --list          the ids of all cases
-Ends with a line `N passed, N failed`; exit code 1 when anything failed."""
+A case that fails is run once more, alone; that it passed at the second attempt is said, in the report too.
+Ends with a line `N passed, N failed` and how many of them at the second attempt; exit code 1 when anything failed."""
 
 import argparse
 import concurrent.futures
@@ -28,6 +29,10 @@ import kit
 import runner
 
 
+# With more failures than this there is no second attempt: that is no race.
+SECOND_ATTEMPTS = 3
+
+
 def load_cases():
     """Every module of cases/ registers its own."""
     import importlib
@@ -41,8 +46,8 @@ def start_broker(options, directory, properties=None):
                           budget=options.budget)
 
 
-def run_case(case, options, base, hosts):
-    name = case.id.replace("/", "_").replace(" ", "_")
+def run_case(case, options, base, hosts, attempt=1):
+    name = case.id.replace("/", "_").replace(" ", "_") + ("" if attempt == 1 else f"-{attempt}")
     own = start_broker(options, base / f"broker-{name}", case.properties) if options.start and case.properties else None
     outcome = runner.run_case(__file__, case, base / name, "--bootstrap", own.bootstrap if own else options.bootstrap,
                               "--hosts", json.dumps(hosts))
@@ -50,9 +55,16 @@ def run_case(case, options, base, hosts):
         died = own.process.poll()
         code = own.stop()
         if died is not None or code not in (0, 143):
-            outcome.update(ok=False, error=f"{outcome['error'] or ''}\nits broker ended with {code}:\n{own.tail()}")
+            outcome.update(ok=False, died=True, error=f"{outcome['error'] or ''}\nits broker ended with {code}:\n{own.tail()}")
         shutil.rmtree(own.data, ignore_errors=True)
-    return {"client": case.client, "name": case.name, **outcome}
+    return {"client": case.client, "name": case.name, "attempts": attempt, **outcome}
+
+
+def print_result(result):
+    second = ", at the second attempt" if result["ok"] and result["attempts"] > 1 else ""
+    print(f"{'ok    ' if result['ok'] else 'FAILED'} {result['client']}/{result['name']}  {result['seconds']} s{second}", flush=True)
+    if not result["ok"]:
+        runner.print_error(result)
 
 
 class Hosts:
@@ -98,6 +110,8 @@ def table(report):
             what = "; ".join(p.replace("|", "\\|") for p in r["proved"])
             if not r["ok"]:
                 what = "**failed**" + (f" after: {what}" if what else "")
+            elif r["attempts"] > 1:
+                what += " (at the second attempt)"
             lines.append(f"| {shown} | {r['name']} | {what} |")
             shown = ""
     passed = sum(r["ok"] for r in report["cases"])
@@ -137,22 +151,27 @@ def main():
             for future in concurrent.futures.as_completed(running):
                 r = future.result()
                 results.append(r)
-                word = "ok    " if r["ok"] else "FAILED"
-                print(f"{word} {r['client']}/{r['name']}  {r['seconds']} s", flush=True)
+                print_result(r)
                 if not r["ok"]:
-                    runner.print_error(r)
                     if broker and broker.process.poll() is not None:
                         print(f"       the broker ended with {broker.process.returncode}:\n{broker.tail()}", flush=True)
                         for f in running:
                             f.cancel()
                         break
+        again = [r for r in results if not r["ok"] and not r.get("died")]
+        if len(again) <= SECOND_ATTEMPTS and not (broker and broker.process.poll() is not None):
+            for r in again:
+                second = run_case(kit.CASES[f"{r['client']}/{r['name']}"], options, base, hosts.ports, 2)
+                second["first_error"] = r["error"]
+                results[results.index(r)] = second
+                print_result(second)
         stopped = None
         if broker:
             if broker.process.poll() is None:
                 stopped = broker.stop()
                 clean = stopped in (0, 143)
                 print(f"{'ok    ' if clean else 'FAILED'} broker/clean stop  exit code {stopped}")
-                results.append({"client": "broker", "name": "clean stop", "ok": clean, "seconds": 0,
+                results.append({"client": "broker", "name": "clean stop", "ok": clean, "attempts": 1, "seconds": 0,
                                 "proved": ["stops on SIGTERM after the suite"] if clean else [],
                                 "error": None if clean else f"exit code {stopped}"})
     finally:
@@ -160,7 +179,7 @@ def main():
             hosts.stop()
         if broker:
             broker.kill()
-        if options.keep or any(not r["ok"] for r in results):
+        if options.keep or any(not r["ok"] or r["attempts"] > 1 for r in results):
             print(f"logs are in {base}")
             if broker and not options.keep:
                 shutil.rmtree(broker.data, ignore_errors=True)
@@ -182,7 +201,8 @@ def main():
     passed = sum(r["ok"] for r in results)
     failed = len(results) - passed + max(0, len(cases) - len(results))
     print(f"{report['seconds']:.0f} s")
-    print(f"{passed} passed, {failed} failed")
+    second = [f"{r['client']}/{r['name']}" for r in results if r["attempts"] > 1]
+    print(f"{passed} passed, {failed} failed; {len(second)} second attempts" + (": " + ", ".join(second) if second else ""))
     return 1 if failed else 0
 
 

@@ -14,7 +14,7 @@ if done_with upstream-franz-go "$root"/tests/interop/go/go.{mod,sum} && [ -x "$u
   say "the suite of franz-go is there"
 else
   say "building the suite of franz-go"
-  (cd "$root/tests/interop/go" && go test -mod=readonly -c -o "$up/kgo.test" github.com/twmb/franz-go/pkg/kgo) || die "go test -c failed"
+  (cd "$root/tests/interop/go" && again go test -mod=readonly -c -o "$up/kgo.test" github.com/twmb/franz-go/pkg/kgo) || die "go test -c failed"
   mark_done upstream-franz-go "$root"/tests/interop/go/go.{mod,sum}
 fi
 
@@ -30,7 +30,7 @@ else
   say "building the suite of librdkafka"
   rm -rf "$up/librdkafka" "$up/npm"; mkdir -p "$up/npm"
   (
-    cd "$up/npm" && npm pack --silent "$librdkafka" && tar xzf ./*.tgz package/deps/librdkafka && mv package/deps/librdkafka "$up/"
+    cd "$up/npm" && again npm pack --silent "$librdkafka" && tar xzf ./*.tgz package/deps/librdkafka && mv package/deps/librdkafka "$up/"
     cd "$up/librdkafka" && ./configure $flags
     make -j2 libs && make -j2 -C tests test-runner && make -C tests/interceptor_test
   ) >"$up/librdkafka.log" 2>&1 || { tail -30 "$up/librdkafka.log" >&2; die "librdkafka was not built"; }
@@ -47,8 +47,8 @@ else
   rm -rf "$up/kafka-python" "$up/venv" "$up/sdist"; mkdir -p "$up/kafka-python"
   (
     python3 -m venv "$up/venv"
-    "$up/venv/bin/pip" -q --disable-pip-version-check install --no-cache-dir -r "$here/requirements.txt"
-    "$up/venv/bin/pip" -q --disable-pip-version-check download --no-deps --no-binary :all: -d "$up/sdist" "$(grep ^kafka-python== "$here/requirements.txt")"
+    again "$up/venv/bin/pip" -q --disable-pip-version-check install --no-cache-dir -r "$here/requirements.txt"
+    again "$up/venv/bin/pip" -q --disable-pip-version-check download --no-deps --no-binary :all: -d "$up/sdist" "$(grep ^kafka-python== "$here/requirements.txt")"
     tar xzf "$up"/sdist/*.tar.gz -C "$up/kafka-python" --strip-components=1 --wildcards '*/test/*'
     cp "$here"/kafka-python/test/*.py "$up/kafka-python/test/"
   ) >"$up/kafka-python.log" 2>&1 || { tail -30 "$up/kafka-python.log" >&2; die "kafka-python's suite was not installed"; }

@@ -154,7 +154,9 @@ def read_only_mount(test):
         if not over.allowed:
             every.load.stop()
             raise Skipped("bind mounts are not allowed here")
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(server.data)], check=True, stdin=subprocess.DEVNULL)
+        if subprocess.run(["mount", "-o", "remount,bind,ro", str(server.data)], stdin=subprocess.DEVNULL).returncode:
+            every.load.stop()
+            raise Skipped("a bind mount cannot be made read-only here")
         one, errors, rolled = server.wire(), [], []
         value = wire.batch([b"r" * 300_000])
 
@@ -192,8 +194,9 @@ def read_only_file_system(test):
     image = test.scratch / "image"
     with open(image, "wb") as file:
         file.truncate(64 << 20)
-    if not shutil.which("mkfs.ext4"):
-        raise Skipped("mkfs.ext4 is missing")
+    for tool in ("mkfs.ext4", "findmnt"):
+        if not shutil.which(tool):
+            raise Skipped(f"{tool} is missing")
     subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", str(image)], check=True, stdin=subprocess.DEVNULL)
     options = ("-o", "loop,errors=remount-ro", str(image))
     with Mount(test.scratch / "disk", *options) as disk:
@@ -201,8 +204,8 @@ def read_only_file_system(test):
             raise Skipped("mounting a loop device is not allowed here")
         found = subprocess.run(["findmnt", "-no", "SOURCE", str(disk.path)], capture_output=True, text=True)
         trigger = f"/sys/fs/ext4/{os.path.basename(found.stdout.strip())}/trigger_fs_error"
-        if not os.path.exists(trigger):
-            raise Skipped(f"there is no {trigger}")
+        if not os.access(trigger, os.W_OK):
+            raise Skipped(f"there is no {trigger} to write to")
         server = Weir(test, data=disk.path / "data")
         every = Everything(test, server)
         durable = dict(every.load.acked)

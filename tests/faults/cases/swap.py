@@ -62,7 +62,7 @@ def exchange(test, kafka):
         records += fill(server, topic, 40, 10_000, first=len(records))
         equal(read_all(server, topic), records, f"records on {kind}")
         equal(one.offset_for(topic, 0, wire.TIME + 200), (0, 200), f"offset by time on {kind}")
-        wait_until(lambda: wire.Wire(server.bootstrap).committed("group", topic, 0) == (0, 111), f"the commit on {kind}", 30)
+        wait_until(lambda: wire.Wire(server.bootstrap).committed("group", topic, 0) == (0, 111), f"the commit on {kind}")
         entries = epochs(hands.data, topic)
         check(entries and entries[-1][0] >= last_epoch and entries == sorted(entries), f"leader epochs on {kind}: {entries}")
         last_epoch = entries[-1][0]
@@ -103,7 +103,7 @@ def transactions(test):
     for n in range(2):
         producers.append(Producer({"bootstrap.servers": server.bootstrap, "transactional.id": f"{topic}-{n}",
                                    "batch.num.messages": 1, "linger.ms": 0}))
-        producers[-1].init_transactions(30)
+        producers[-1].init_transactions(120)
     for turn in range(40):
         producer = producers[turn % 2]
         producer.begin_transaction()
@@ -111,11 +111,11 @@ def transactions(test):
         number += 3
         for value in values:
             producer.produce(topic, value, partition=0)
-        producer.flush(30)
+        producer.flush(120)
         if turn % 3 == 0:
-            producer.abort_transaction(30)
+            producer.abort_transaction(120)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
             expected += values
     everything = read_all(server, topic)
     equal([v for _, v in read_all(server, topic, committed=True)], expected, "committed records on Kafka")
