@@ -58,7 +58,8 @@ impl LogManager {
             .is_some_and(|home| home.path().join(name.dir_name()).is_dir())
     }
 
-    /// Notes the partitions whose directory was removed behind our back: the checkpoint knows records of theirs.
+    /// Notes the partitions whose directory was removed behind our back: the checkpoint knows records of theirs, and not
+    /// of a deleted predecessor, after which a crash came before the new one had a directory.
     pub(crate) fn note_gone(
         &self,
         topics: &dyn LogTopics,
@@ -72,6 +73,7 @@ impl LogManager {
                 if high_watermark > 0
                     && !found.contains(&name)
                     && matches!(topics.claim(&name), Claim::Open { .. })
+                    && !self.waits_for_removal(dir, &name)
                 {
                     summary.gone.push((name, high_watermark));
                 }

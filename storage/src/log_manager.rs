@@ -472,6 +472,20 @@ impl LogManager {
         Ok(())
     }
 
+    /// While the checkpoints speak of a deleted partition, its directory must be there to say that it was deleted: the
+    /// next start would take it for one that was lost.
+    fn forget_deleted(&self) {
+        for (dir, last) in self.dirs.iter().zip(&self.last_checkpoints) {
+            let mut last = last.lock();
+            if !last.deleted.is_empty()
+                && let Err(error) = self.checkpoint_dir(dir, &mut last)
+            {
+                // A full disk needs the room of what is deleted more than the next start needs to know.
+                tracing::warn!(dir = %dir.path().display(), %error, "cannot write a checkpoint");
+            }
+        }
+    }
+
     /// Takes a partition out of service: its directory is renamed at once and removed by [`Self::run_deletes`] after
     /// `file.delete.delay.ms`, which nobody shortens by setting the wall clock. A directory that cannot be renamed now is renamed by a later call of that. Survives a
     /// crash: the removal goes on at the next start.
@@ -581,6 +595,16 @@ impl LogManager {
         Ok(())
     }
 
+    /// Whether the directory of a deleted partition of this name is still in `dir`.
+    pub(crate) fn waits_for_removal(&self, dir: &LogDir, name: &TopicPartition) -> bool {
+        let wanted = name.delete_dir_name(&[0; 16]);
+        let head = |name: &str| name.rsplit_once('.').map(|(head, _)| head.to_owned());
+        self.deletes.lock().iter().any(|delete| {
+            let found = delete.path.file_name().and_then(|name| name.to_str());
+            delete.path.parent() == Some(dir.path()) && found.and_then(head) == head(&wanted)
+        })
+    }
+
     fn rename_stray(&self, path: &Path, name: &TopicPartition) -> Result<PathBuf, StorageError> {
         let target = path.with_file_name(name.stray_dir_name(&unique()));
         self.shared.handles.disk().rename(path, &target).context("rename", path)?;
@@ -603,6 +627,9 @@ impl LogManager {
             *deletes = later;
             due
         };
+        if !due.is_empty() {
+            self.forget_deleted();
+        }
         for mut delete in due {
             if let Err(error) = self.shared.handles.disk().remove_dir_all(&delete.path) {
                 tracing::warn!(path = %delete.path.display(), %error, "cannot remove a deleted partition yet");

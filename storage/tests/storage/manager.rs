@@ -447,6 +447,29 @@ fn a_partition_made_anew_does_not_inherit_the_log_start_of_its_predecessor() {
 }
 
 #[test]
+fn a_deleted_partition_whose_successor_has_no_directory_yet_is_not_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let claim = |_: &TopicPartition| Claim::Open { config: Arc::default(), topic_id: Some(Uuid([8; 16])) };
+    for waits in [true, false] {
+        let manager = open(root.path(), 1);
+        let log = create(&manager, &name("t.x", 0));
+        Batch::new(1, 10, NOW).append(&log).unwrap();
+        drop(log);
+        manager.checkpoint().unwrap();
+        let now = Instant::now();
+        manager.delete(&name("t.x", 0), now).unwrap();
+        if !waits {
+            assert_eq!(manager.run_deletes(now + Duration::from_secs(60)), 0);
+        }
+        // A crash: the metadata know a new topic of this name, and its directory was not made.
+        drop(manager);
+        let (manager, summary) = open_with(root.path(), 1, claim);
+        assert_eq!((summary.opened, summary.gone), (0, vec![]), "waits: {waits}");
+        manager.run_deletes(Instant::now());
+    }
+}
+
+#[test]
 fn a_vanished_directory_takes_no_writes_until_it_is_back() {
     let root = tempfile::tempdir().unwrap();
     let manager = open(root.path(), 1);
