@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """weir beside Apache Kafka 4.4.0 on this machine, in one run: records per broker-CPU-second, latency at paced
-loads, peak anonymous memory, and fetches beside a bare sendfile loop.
+loads, peak anonymous memory, and fetches beside a bare sendfile loop. With them a bare produce server (bare.c), which
+receives, checks, appends and answers and does nothing else: what a broker could reach here.
 
     run.py [--rounds 2] [--seconds 8] [--only TEXT]   everything; about five minutes a round
     run.py --quick                                    one round, short loads, fewer of them
@@ -37,6 +38,7 @@ LOADS = {
        for size in (1024, 100) for n in (1, 16) for acks in ("1", "all")},
 }
 QUICK = ("paced", "1 producer, 1 KiB, acks=1", "16 producers, 1 KiB, acks=1", "16 producers, 100 B, acks=1")
+BARE = "bare"
 CONSUME = "consume, 1 KiB, cached (librdkafka)"
 FETCH = "fetch, 1 KiB, cached (raw reader)"
 
@@ -59,6 +61,12 @@ class Contender:
         self.broker.stop()
         self.broker.remove()
 
+    def make_topic(self, topic):
+        measure.make_topic(self.broker.bootstrap, topic, PARTITIONS)
+
+    def drop_topic(self, topic):
+        measure.drop_topic(self.broker.bootstrap, topic)
+
     def produce(self, load, topic, seconds):
         subprocess.run(["sync"], check=True)
         measure.touch_machine(self.broker.data, TOUCHED)
@@ -76,7 +84,7 @@ class Contender:
         """Cached data, by librdkafka and by a reader that costs next to nothing, the latter in turns with a bare
         sendfile loop over the very same files."""
         broker, topic = self.broker, f"read-{time.time_ns()}"
-        measure.make_topic(broker.bootstrap, topic, PARTITIONS)
+        self.make_topic(topic)
         program("rdload", "produce", "--bootstrap", broker.bootstrap, "--topic", topic, "--seconds", 4, "--producers", 4)
         time.sleep(1)
         for _ in range(pieces):
@@ -100,7 +108,43 @@ class Contender:
                 loop.wait()
             self.note(FETCH, {"wall": own[0], "cpu": own[1], "bare_wall": bare[0], "bare_cpu": bare[1], "wall_ratio": own[0] / bare[0],
                               "cpu_ratio": own[1] / bare[1], "growth": peak.peak - at_rest})
-        measure.drop_topic(broker.bootstrap, topic)
+        self.drop_topic(topic)
+
+
+class Bare(Contender):
+    """The bare server: any topic exists, and nothing can be consumed."""
+
+    class Server:
+        """What a load needs to know of the server."""
+
+        def __init__(self, data):
+            self.data = data
+            data.mkdir(parents=True)
+            began = time.monotonic()
+            self.process = subprocess.Popen([str(INTEROP / "bin" / "bare"), "--directory", str(data), "--partitions", str(PARTITIONS)],
+                                            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, preexec_fn=measure.brokers.die_with_parent)
+            self.pid, self.bootstrap = self.process.pid, f"127.0.0.1:{self.process.stdout.readline().strip()}"
+            self.start_seconds = time.monotonic() - began
+
+        def stop(self):
+            self.process.kill()
+            self.process.wait()
+
+        def remove(self):
+            shutil.rmtree(self.data)
+
+    def __init__(self, directory):
+        self.kind, self.figures = BARE, {}
+        self.broker = self.Server(directory)
+        self.note("start", {"rss": rss_anon(self.broker.pid), "seconds": self.broker.start_seconds})
+
+    def make_topic(self, topic):
+        pass
+
+    def drop_topic(self, topic):
+        """A fresh server, since this one keeps the files of its topics."""
+        self.end()
+        self.broker = self.Server(self.broker.data)
 
 
 def read(pid, how, address, seconds, *arguments):
@@ -116,13 +160,13 @@ def produce(contenders, name, load, seconds):
     piece writes more than the memory that was touched just before it."""
     topic = f"load-{time.time_ns()}"
     for c in contenders:
-        measure.make_topic(c.broker.bootstrap, topic, PARTITIONS)
+        c.make_topic(topic)
     piece = min(PIECE, TOUCHED / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
     for number in range(max(1, round(seconds / piece))):
         for c in contenders if number % 2 == 0 else reversed(contenders):
             c.note(name, c.produce(load, topic, piece))
     for c in contenders:
-        measure.drop_topic(c.broker.bootstrap, topic)
+        c.drop_topic(topic)
     time.sleep(1)  # its files go
 
 
@@ -130,14 +174,15 @@ def one_round(kinds, directory, loads, options):
     contenders = []
     try:
         for kind in kinds:
-            contenders.append(Contender(kind, directory / kind, options.budget))
+            place = directory / kind
+            contenders.append(Bare(place) if kind == BARE else Contender(kind, place, options.budget))
         # The same for all, though only one of them has a compiler to warm.
         for c in contenders:
             for warm in (dict(producers=16, size=1024, acks=1), dict(producers=16, size=100, acks=1, rate=100000)):
                 topic = f"warm-{time.time_ns()}"
-                measure.make_topic(c.broker.bootstrap, topic, PARTITIONS)
+                c.make_topic(topic)
                 c.produce(warm, topic, options.warm)
-                measure.drop_topic(c.broker.bootstrap, topic)
+                c.drop_topic(topic)
         for name, load in loads.items():
             produce(contenders, name, load, options.seconds)
             for c in contenders:
@@ -145,7 +190,7 @@ def one_round(kinds, directory, loads, options):
                 print(f"  {name}: {c.kind}: {r['records_per_cpu_second']:,.0f} records per broker-CPU-second, {r['records_per_second']:,.0f}/s, "
                       f"p99 {r['p99_ms']:.1f} ms, {mib(r['peak'])} MiB", flush=True)
         if not options.only or any(o in "consume fetch" for o in options.only):
-            for c in contenders:
+            for c in (c for c in contenders if c.kind != BARE):
                 c.consume(PIECE, max(1, round(options.seconds / PIECE)))
                 r = {k: statistics.median(v) for k, v in c.figures[FETCH].items()}
                 print(f"  {FETCH}: {c.kind}: {r['wall']:,.0f} MiB/s, {r['cpu']:,.0f} MiB per broker-CPU-second; "
@@ -166,7 +211,7 @@ def floor(directory, size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--contenders", default="kafka-4.4.0,weir")
+    parser.add_argument("--contenders", default="kafka-4.4.0,weir,bare")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--budget", default="64MiB", help="memory.budget.bytes of weir")
@@ -198,29 +243,39 @@ def main():
     peer = next((c for c in contenders if c.startswith("kafka")), None)
     ours = "weir" if "weir" in contenders else None
 
-    def ratio(load, what, inverse=False):
+    bare = BARE if BARE in contenders else None
+
+    def ratio(load, what, one, other, inverse=False):
         """Of the pieces that ran one after the other: their median, the least and the most."""
-        if not (peer and ours):
+        pairs = list(zip(values(one, load, what), values(other, load, what))) if one and other else []
+        if not pairs:
             return "-"
-        pairs = zip(values(ours, load, what), values(peer, load, what))
         all_of_them = sorted(b / a if inverse else a / b for a, b in pairs)
         return f"{statistics.median(all_of_them):.2f} ({all_of_them[0]:.2f}-{all_of_them[-1]:.2f})"
-    print("\nProduce and consume, medians; ratios of neighbouring pieces, with the least and the most")
+    print("\nProduce and consume, medians")
     heading = ["load"]
     for c in contenders:
         heading += [f"{c}: records/s", "per broker-CPU-s", "p50 / p99 / p99.9, ms", "peak RssAnon, MiB"]
-    rows = [heading + ["× per CPU-s", "× lower p99"]]
+    rows = [heading]
+    ratios = [["load", "weir × Kafka", "weir × bare", "bare × Kafka", "weir × Kafka, lower p99"]]
     for n in [n for n in [*loads, CONSUME] if values(contenders[0], n, "records_per_second")]:
         row = [n]
         for c in contenders:
             latency = " / ".join(f"{median(c, n, k):.1f}" if values(c, n, k) else "-" for k in ("p50_ms", "p99_ms", "p999_ms"))
+            if not values(c, n, "records_per_second"):
+                row += ["-"] * 4
+                continue
             row += [f"{median(c, n, 'records_per_second'):,.0f}", f"{median(c, n, 'records_per_cpu_second'):,.0f}", latency, mib(max(values(c, n, "peak")))]
-        rows.append(row + [ratio(n, "records_per_cpu_second"), ratio(n, "p99_ms", True) if n.startswith("paced") else "-"])
+        rows.append(row)
+        ratios.append([n, *(ratio(n, "records_per_cpu_second", *pair) for pair in ((ours, peer), (ours, bare), (bare, peer))),
+                       ratio(n, "p99_ms", ours, peer, True) if n.startswith("paced") else "-"])
     measure.print_table(rows)
+    print("\nRatios of records per broker-CPU-second in neighbouring pieces: their median, the least and the most")
+    measure.print_table(ratios)
     if values(contenders[0], FETCH, "wall"):
         print("\nPlaintext fetch of cached data, in turns with a bare sendfile loop over the same files")
         rows = [["who", "MiB/s", "sendfile loop, MiB/s", "ratio", "MiB per CPU-s", "sendfile loop, per CPU-s", "ratio", "growth of RssAnon, MiB"]]
-        for c in contenders:
+        for c in (c for c in contenders if values(c, FETCH, "wall")):
             m = {k: median(c, FETCH, k) for k in ("wall", "bare_wall", "wall_ratio", "cpu", "bare_cpu", "cpu_ratio")}
             rows.append([c, f"{m['wall']:,.0f}", f"{m['bare_wall']:,.0f}", f"{m['wall_ratio']:.2f}", f"{m['cpu']:,.0f}", f"{m['bare_cpu']:,.0f}",
                          f"{m['cpu_ratio']:.2f}", f"{max(values(c, FETCH, 'growth')) / MIB:.1f}"])

@@ -105,7 +105,7 @@ else
 fi
 
 # --- C: the load generators and the attacks of the benchmarks ----------------------------------------------
-for program in rdload fetch floor attack; do
+for program in rdload fetch floor bare attack; do
   inputs=("$root/bench/$program.c" "$root"/bench/*.h)
   if done_with "c-$program" "${inputs[@]}" && [ -x "$dir/bin/$program" ]; then continue; fi
   say "compiling bench/$program.c"

@@ -67,6 +67,7 @@ async fn trim(broker: Arc<Broker>) {
     loop {
         beat.tick().await;
         broker.pool.trim();
+        broker.window_pool.trim();
         let (passed, now) = (since.elapsed(), busy());
         let threads = tokio::runtime::Handle::current().metrics().num_workers();
         let most = passed.as_micros().max(1) as u64 * threads.max(1) as u64;

@@ -41,6 +41,7 @@ pub(crate) struct Broker {
     pub(crate) layout: Layout,
     pub(crate) budgets: Budgets,
     pub(crate) pool: ChunkPool,
+    pub(crate) window_pool: ChunkPool,
     pub(crate) registry: Arc<Registry>,
     pub(crate) topics: Topics,
     pub(crate) fetch_sessions: FetchSessions,

@@ -109,7 +109,7 @@ pub(crate) fn serve(
     registered: Registered,
     stream: TcpStream,
 ) -> impl Future<Output = ()> + Send {
-    let (windows, pool) = (broker.budgets.windows.clone(), broker.pool.clone());
+    let (windows, pool) = (broker.budgets.windows.clone(), broker.window_pool.clone());
     let receiver = Receiver::new(stream, Arc::clone(&registered.state), windows, pool);
     let mut connection = Connection { receiver, broker, registered };
     async move {

@@ -167,7 +167,7 @@ const SHARES: [Share; 9] = [
         name: "windows",
         weight: 5,
         floor: 256 * KIB,
-        what: "16 KiB read windows of running connections",
+        what: "64 KiB read windows of running connections",
     },
     Share { name: "small", weight: 4, floor: 256 * KIB, what: "decoding of frames up to 1 KiB" },
     Share { name: "streams", weight: 3, floor: 128 * KIB, what: "produce requests between their batches" },

@@ -35,6 +35,7 @@ use crate::groups::Groups;
 use crate::http;
 use crate::metrics::Metrics;
 use crate::net::listener::{SocketOptions, accept_all, bind};
+use crate::net::receive::WINDOW_BYTES;
 use crate::net::registry::{ConnectionLimits, Registry};
 use crate::plan::{Layout, PlanInputs};
 use crate::producer_ids::ProducerIds;
@@ -316,6 +317,7 @@ impl Server {
             layout,
             budgets,
             pool: ChunkPool::new(),
+            window_pool: ChunkPool::of(WINDOW_BYTES),
             topics: Topics::default(),
             controller: controller_handle,
             broker_epoch,

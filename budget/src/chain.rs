@@ -27,13 +27,15 @@ impl ChunkChain {
     /// An empty chain. `lease` must hold at least [`ChunkChain::lease_bytes`] of `capacity`.
     ///
     /// # Panics
-    /// When the lease is too small: a programming error, since it would let bytes exist that nobody vouches for.
+    /// When the lease is too small, which would let bytes exist that nobody vouches for, or the pool's chunks are not of
+    /// [`CHUNK_BYTES`]: programming errors.
     pub fn new(pool: &ChunkPool, lease: Lease, capacity: usize) -> Self {
         assert!(
             lease.bytes() >= Self::lease_bytes(capacity),
             "lease of {} bytes for a chain of {capacity}",
             lease.bytes()
         );
+        assert_eq!(pool.chunk_bytes(), CHUNK_BYTES, "the chunks of the pool");
         let chunks = Vec::with_capacity(capacity.div_ceil(CHUNK_BYTES));
         ChunkChain { pool: pool.clone(), chunks, len: 0, capacity, lease }
     }

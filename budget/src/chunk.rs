@@ -1,4 +1,4 @@
-//! Chunks of one fixed size, recycled last-in first-out so that warm memory is used again first.
+//! Chunks of one size in each pool, recycled last-in first-out so that warm memory is used again first.
 //!
 //! Invariant: the pool allocates only when it has no idle chunk, so chunks in use plus idle never exceed the most
 //! that leases ever allowed at once. [`ChunkPool::trim`] gives idle memory back to the allocator.
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::account::Accounted;
 
-/// Size of every chunk in bytes.
+/// Size in bytes of the chunks that chains are made of.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Recycles chunks. Cloning gives another handle on the same pool.
@@ -16,6 +16,7 @@ pub struct ChunkPool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    chunk_bytes: usize,
     idle: Mutex<Idle>,
 }
 
@@ -33,10 +34,20 @@ impl Default for ChunkPool {
 }
 
 impl ChunkPool {
-    /// An empty pool.
+    /// An empty pool of the chunks that chains are made of, [`CHUNK_BYTES`] each.
     pub fn new() -> Self {
+        Self::of(CHUNK_BYTES)
+    }
+
+    /// An empty pool of chunks of `chunk_bytes` each.
+    pub fn of(chunk_bytes: usize) -> Self {
         let idle = Idle { chunks: Vec::new(), fewest: 0, accounted: Accounted::new(0) };
-        ChunkPool(Arc::new(Inner { idle: Mutex::new(idle) }))
+        ChunkPool(Arc::new(Inner { chunk_bytes, idle: Mutex::new(idle) }))
+    }
+
+    /// Size of every chunk of this pool in bytes.
+    pub fn chunk_bytes(&self) -> usize {
+        self.0.chunk_bytes
     }
 
     /// A chunk with arbitrary old contents. The caller must hold a lease that covers it.
@@ -44,17 +55,17 @@ impl ChunkPool {
         let recycled = {
             let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
             let chunk = idle.chunks.pop();
-            idle.settle();
+            idle.settle(self.0.chunk_bytes);
             chunk
         };
-        let bytes = recycled.unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice());
+        let bytes = recycled.unwrap_or_else(|| vec![0; self.0.chunk_bytes].into_boxed_slice());
         Chunk { bytes, pool: self.clone() }
     }
 
     /// Bytes of idle chunks.
     pub fn idle_bytes(&self) -> u64 {
         let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        (idle.chunks.len() * CHUNK_BYTES) as u64
+        (idle.chunks.len() * self.0.chunk_bytes) as u64
     }
 
     /// Frees the chunks that nobody needed since the last call. Meant to be called every few seconds.
@@ -65,7 +76,7 @@ impl ChunkPool {
             let unneeded = idle.chunks.split_off(keep);
             idle.chunks.shrink_to(keep);
             idle.fewest = keep;
-            idle.settle();
+            idle.settle(self.0.chunk_bytes);
             unneeded
         };
         drop(unneeded);
@@ -74,18 +85,18 @@ impl ChunkPool {
     fn put_back(&self, bytes: Box<[u8]>) {
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.chunks.push(bytes);
-        idle.settle();
+        idle.settle(self.0.chunk_bytes);
     }
 }
 
 impl Idle {
-    fn settle(&mut self) {
+    fn settle(&mut self, chunk_bytes: usize) {
         self.fewest = self.fewest.min(self.chunks.len());
-        self.accounted.set((self.chunks.len() * CHUNK_BYTES) as u64);
+        self.accounted.set((self.chunks.len() * chunk_bytes) as u64);
     }
 }
 
-/// [`CHUNK_BYTES`] of memory that returns to its pool when dropped.
+/// Memory that returns to its pool when dropped.
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Box<[u8]>,
@@ -132,5 +143,13 @@ mod tests {
         assert_eq!(pool.idle_bytes(), CHUNK_BYTES as u64, "one of the two was needed");
         pool.trim();
         assert_eq!(pool.idle_bytes(), 0);
+    }
+
+    #[test]
+    fn a_pool_has_chunks_of_the_size_it_was_made_for() {
+        let pool = ChunkPool::of(100);
+        assert_eq!(pool.take().len(), 100);
+        assert_eq!(pool.idle_bytes(), 100);
+        assert_eq!(ChunkPool::new().take().len(), CHUNK_BYTES);
     }
 }

@@ -147,6 +147,7 @@ async fn one_batch(
     target: &Target<'_>,
     length: usize,
 ) -> Result<Answer, ConnectionError> {
+    frame.receiver().note_batch(length);
     let admitted = admit(frame, target, length).await?;
     let (topic, partition, header) = match admitted {
         Ok(admitted) => admitted,

@@ -1,24 +1,31 @@
 //! Receives from one connection without ever holding more than was leased.
 //!
-//! Method: while nothing is there the connection owns no buffer at all. When bytes come, they are read into a 16 KiB
-//! window if the `window` budget has one at this moment, else into a small buffer of its own that the plan counts
+//! Method: while nothing is there the connection owns no buffer at all. When bytes come, they are read into a window
+//! if the `window` budget has one at this moment, else into a small buffer of its own that the plan counts
 //! per connection. Before the connection waits for its peer again, what is left of a window is put into the small
 //! buffer and the window goes back, so windows are held by running code only and never waited for. What does not
-//! fit into the small buffer belongs to a batch or a control frame and is read straight into its leased memory.
+//! fit into the small buffer belongs to a batch or a control frame and is read straight into its leased memory; a
+//! connection whose batches are larger than a window takes none. A read that leaves room has drained the socket, which
+//! is not asked again before it has told of more.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::coop;
-use weir_budget::{Budget, CHUNK_BYTES, Chunk, ChunkChain, ChunkPool, Holder, Lease};
+use weir_budget::{Budget, Chunk, ChunkChain, ChunkPool, Holder, Lease};
 
 use super::registry::ConnectionState;
 
 /// Size of the small buffer in bytes: frames up to this size never wait for memory.
 pub(crate) const SMALL_BYTES: usize = 1024;
+
+/// Size of a read window in bytes: what a producer of small records sends within its linger fits in one, and is then
+/// appended from where it was read.
+pub(crate) const WINDOW_BYTES: usize = 64 * 1024;
 
 /// How often a peer that has sent something more is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -72,14 +79,17 @@ pub(crate) struct Receiver {
     /// What the reaper sees of this connection.
     pub(crate) state: Arc<ConnectionState>,
     windows: Budget,
+    // Of windows.
     pool: ChunkPool,
     storage: Storage,
     start: usize,
     end: usize,
+    // The last batch was larger than a window: the next one's header is all that should be read into a buffer.
+    batches_are_large: bool,
 }
 
 impl Receiver {
-    /// Receives from `stream`; windows come from `windows` and `pool`.
+    /// Receives from `stream`; windows come from `windows` and `pool`, whose chunks are of [`WINDOW_BYTES`].
     pub(crate) fn new(
         stream: TcpStream,
         state: Arc<ConnectionState>,
@@ -88,7 +98,8 @@ impl Receiver {
     ) -> Self {
         let stream = Arc::new(stream);
         state.reads_from(&stream);
-        Receiver { stream, state, windows, pool, storage: Storage::None, start: 0, end: 0 }
+        let storage = Storage::None;
+        Receiver { stream, state, windows, pool, storage, start: 0, end: 0, batches_are_large: false }
     }
 
     /// Bytes received and not yet consumed.
@@ -133,7 +144,10 @@ impl Receiver {
             coop::consume_budget().await;
             self.make_room();
             let Receiver { stream, storage, end, .. } = self;
-            match stream.try_read(&mut storage.bytes_mut()[*end..]) {
+            let free = &mut storage.bytes_mut()[*end..];
+            match try_read(stream, free.len(), || {
+                Ok(rustix::net::recv(&**stream, free, RecvFlags::empty())?.0)
+            }) {
                 Ok(0) => return Err(ReceiveError::Closed),
                 Ok(count) => {
                     *end += count;
@@ -153,8 +167,9 @@ impl Receiver {
     fn make_room(&mut self) {
         let pending = self.end - self.start;
         if let Storage::None | Storage::Small(_) = self.storage
+            && !self.batches_are_large
             && let Ok(lease) =
-                self.windows.try_lease(CHUNK_BYTES as u64, Holder::new("window", self.state.id))
+                self.windows.try_lease(WINDOW_BYTES as u64, Holder::new("window", self.state.id))
         {
             let mut chunk = self.pool.take();
             chunk[..pending].copy_from_slice(self.available());
@@ -208,6 +223,11 @@ impl Receiver {
         }
     }
 
+    /// Notes the size of a batch, which the next one's will be like.
+    pub(crate) fn note_batch(&mut self, bytes: usize) {
+        self.batches_are_large = bytes > WINDOW_BYTES - SMALL_BYTES;
+    }
+
     /// Gives the window back if it holds nothing; called before a request waits for something else than the peer.
     pub(crate) fn release_if_empty(&mut self) {
         if self.start == self.end {
@@ -232,7 +252,10 @@ impl Receiver {
             self.put_window_back();
             let stream = &self.stream;
             let before = chain.len();
-            let read = chain.fill_with(READ_WINDOW_BYTES, |slices| stream.try_read_vectored(slices));
+            let read = chain.fill_with(READ_WINDOW_BYTES, |slices| {
+                let room = slices.iter().map(|slice| slice.len()).sum();
+                try_read(stream, room, || Ok(rustix::io::readv(&**stream, slices)?))
+            });
             match read {
                 Ok(0) => return Err(ReceiveError::Closed),
                 Ok(_) => {
@@ -282,10 +305,26 @@ impl Receiver {
     }
 }
 
+/// Reads with `read`, which has room for `room` bytes. Fewer are all that there was: tokio then takes the socket for
+/// unreadable until it tells of more, as if it had been asked and had nothing.
+fn try_read(stream: &TcpStream, room: usize, read: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    let mut drained = None;
+    let outcome = stream.try_io(Interest::READABLE, || match read()? {
+        count if (1..room).contains(&count) => {
+            drained = Some(count);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        count => Ok(count),
+    });
+    drained.map_or(outcome, Ok)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    use weir_budget::CHUNK_BYTES;
 
     use super::*;
     use crate::net::registry::{ConnectionLimits, Holding, Registry};
@@ -310,8 +349,25 @@ mod tests {
         let (stream, address) = listener.accept().await.unwrap();
         let limits = ConnectionLimits { in_all: 1, per_address: 1, ..ConnectionLimits::default() };
         let registered = Registry::new(limits).register(address, 0).unwrap();
-        let windows = Budget::root("windows", 64 * CHUNK_BYTES as u64);
-        (peer, Receiver::new(stream, Arc::clone(&registered.state), windows, ChunkPool::new()))
+        let windows = Budget::root("windows", 16 * WINDOW_BYTES as u64);
+        (peer, Receiver::new(stream, Arc::clone(&registered.state), windows, ChunkPool::of(WINDOW_BYTES)))
+    }
+
+    #[tokio::test]
+    async fn a_window_takes_what_has_come_and_a_connection_of_large_batches_takes_no_window() {
+        const REQUEST: usize = 40_000;
+        let (mut peer, mut receiver) = connected().await;
+        for (batch, most) in [(REQUEST, REQUEST), (WINDOW_BYTES, SMALL_BYTES), (REQUEST, REQUEST)] {
+            receiver.note_batch(batch);
+            peer.write_all(&[7; REQUEST]).unwrap();
+            wait_for_unread(&receiver.stream, REQUEST as u64);
+            receiver.ensure(1).await.unwrap();
+            assert_eq!(receiver.available().len(), most);
+            assert_eq!(receiver.windows.used() > 0, most > SMALL_BYTES);
+            receiver.skip(REQUEST).await.unwrap();
+            receiver.release_if_empty();
+            assert_eq!(receiver.windows.used(), 0);
+        }
     }
 
     async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
@@ -487,9 +543,13 @@ mod tests {
         let (stream, peer) = listener.accept().await.unwrap();
         let limits = ConnectionLimits { in_all: 1, per_address: 1, ..ConnectionLimits::default() };
         let registered = Registry::new(limits).register(peer, 0).unwrap();
-        let windows = Budget::root("windows", 64 * CHUNK_BYTES as u64);
-        let mut receiver =
-            Receiver::new(stream, Arc::clone(&registered.state), windows.clone(), ChunkPool::new());
+        let windows = Budget::root("windows", 16 * WINDOW_BYTES as u64);
+        let mut receiver = Receiver::new(
+            stream,
+            Arc::clone(&registered.state),
+            windows.clone(),
+            ChunkPool::of(WINDOW_BYTES),
+        );
         // Enough lies in the socket's buffer that one poll could go on for very long.
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         while rustix::io::ioctl_fionread(&*receiver.stream).unwrap() < 64 << 10 {
