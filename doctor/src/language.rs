@@ -52,14 +52,6 @@ impl Text {
         }
     }
 
-    /// The text in a language, as it is needed to make another one of it.
-    pub(crate) fn into(self, language: Language) -> String {
-        match language {
-            Language::English => self.en,
-            Language::Chinese => self.zh,
-        }
-    }
-
     /// Several texts as one, with what stands between them in either language.
     pub(crate) fn join<'a>(
         texts: impl IntoIterator<Item = &'a Self>,

@@ -270,7 +270,7 @@ fn two_captures_are_compared_in_exact_bytes() {
     let output = weir(&["doctor", "--compare", &before, &after]);
     let text = stdout(&output);
     assert!(output.status.success() && text.contains("-84,934,656 (-81.00 MiB)"), "{text}");
-    assert!(text.contains("jdk.nio.maxCachedBufferSize: 1m -> 1048576"), "{text}");
+    assert!(text.contains("jdk.nio.maxCachedBufferSize: 1m → 1048576"), "{text}");
     let output = weir(&["doctor", "--format", "json", "--compare", &before, &after, "--lang", "zh"]);
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(json["figures"][0]["change"], -84_934_656);

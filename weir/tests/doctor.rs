@@ -105,6 +105,25 @@ fn names_in_messages_do_not_command_the_terminal() {
 }
 
 #[test]
+fn every_task_writes_every_format() {
+    let folder = folder(&[("flags", FLAGS), ("m", "jvm_buffer_pool_used_bytes{pool=\"direct\"} 5\n")]);
+    let here = folder.path().to_str().unwrap();
+    for task in [&["doctor", here][..], &["doctor", "--compare", here, here], &["doctor", "--verify", here]] {
+        for lang in ["en", "zh"] {
+            let of = |format: &str| {
+                let output = weir(&[task, &["--format", format, "--lang", lang]].concat());
+                assert_eq!(output.status.code(), Some(0), "{task:?} {format}");
+                stdout(&output)
+            };
+            let page = of("html");
+            assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+            assert!(serde_json::from_str::<Value>(&of("json")).unwrap().is_object());
+            assert!(!of("text").contains('\u{1b}'));
+        }
+    }
+}
+
+#[test]
 fn a_plan_is_made_of_settings_and_of_nothing_else() {
     let folder = folder(&[
         ("server.properties", SETTINGS),

@@ -7,11 +7,12 @@ mod dumps;
 mod figures;
 mod findings;
 mod json;
-mod render;
+mod sections;
 mod settings;
 
 pub use json::json as comparison_json;
-pub use render::text as comparison_text;
+pub use sections::text as comparison_text;
+pub(crate) use sections::{headline, sections};
 
 use crate::account::Class;
 use crate::evidence::{Evidence, FileKind};

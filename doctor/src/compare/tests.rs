@@ -5,8 +5,9 @@ use std::path::Path;
 use super::*;
 use crate::account::Account;
 use crate::findings::tests::{buffer, thread};
-use crate::findings::{Language, Layout, columns};
+use crate::findings::{Language, Layout};
 use crate::heap::{Heap, Held, Holder as Holding, Pool};
+use crate::report::text_columns;
 
 fn evidence(texts: &[&str]) -> Evidence {
     let mut evidence = Evidence::default();
@@ -33,7 +34,7 @@ fn compared(before: (&[&str], Option<&Heap>), after: (&[&str], Option<&Heap>)) -
         for width in [40, 60, 100] {
             let text = comparison_text(&comparison, Layout { width, colour: false, language });
             for row in text.lines() {
-                assert!(row.chars().map(columns).sum::<usize>() <= width, "{width}: {row}");
+                assert!(text_columns(row) <= width, "{width}: {row}");
             }
         }
         assert!(comparison_json(&comparison, language)["figures"].is_array());

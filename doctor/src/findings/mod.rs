@@ -43,7 +43,6 @@ pub use foreign_protocol::decode_size;
 pub use headline::Headline;
 pub use render::{evidence_text, findings_text, headline_text};
 
-pub(crate) use crate::report::{columns, plain};
 pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
 pub(crate) use render::{labelled, labelled_in, proof_text, rows};
 
@@ -69,6 +68,15 @@ impl Severity {
             Self::Critical => "critical",
             Self::Warning => "warning",
             Self::Note => "note",
+        }
+    }
+
+    /// Several of it, in a report.
+    pub(crate) fn counted(self, count: usize) -> Text {
+        match self {
+            Self::Warning if count != 1 => text!("warnings", "警告"),
+            Self::Note if count != 1 => text!("notes", "提示"),
+            _ => self.label(),
         }
     }
 

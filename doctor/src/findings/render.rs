@@ -4,69 +4,13 @@ use std::fmt::Write as _;
 
 use super::{Finding, Headline, Language, Proof, Remedy, Severity, exact, human};
 use crate::evidence::{Evidence, FileKind, FileNote};
+use crate::language::{Text, text};
 use crate::report::{Layout, plain, text_columns, wrap};
 
 /// Width of the column with labels.
 const LABEL: usize = 12;
 /// Proofs that are written out; more are counted.
 const PROOFS: usize = 8;
-
-struct Words {
-    evidence: &'static str,
-    unknown: &'static str,
-    cause: &'static str,
-    why: &'static str,
-    cure: &'static str,
-    nothing_grave: &'static str,
-    remedy: &'static str,
-    caution: &'static str,
-    frees: &'static str,
-    restart: &'static str,
-    no_restart: &'static str,
-    line: &'static str,
-    lines: &'static str,
-    more: &'static str,
-    nothing: &'static str,
-}
-
-fn words(language: Language) -> Words {
-    match language {
-        Language::English => Words {
-            evidence: "evidence",
-            unknown: "of no kind that is known here",
-            cause: "cause",
-            why: "why",
-            cure: "cure",
-            nothing_grave: "fine",
-            remedy: "remedy",
-            caution: "but",
-            frees: "frees up to",
-            restart: "takes a restart",
-            no_restart: "takes no restart",
-            line: "line",
-            lines: "lines",
-            more: "more",
-            nothing: "No finding: the evidence supports none of the rules.",
-        },
-        Language::Chinese => Words {
-            evidence: "证据",
-            unknown: "不是可识别的类型",
-            cause: "原因",
-            why: "原因",
-            cure: "措施",
-            nothing_grave: "正常",
-            remedy: "措施",
-            caution: "注意",
-            frees: "最多释放",
-            restart: "需要重启",
-            no_restart: "无需重启",
-            line: "行",
-            lines: "行",
-            more: "更多",
-            nothing: "没有结论：证据不支持任何一条规则。",
-        },
-    }
-}
 
 impl Severity {
     fn colour(self) -> &'static str {
@@ -80,22 +24,21 @@ impl Severity {
 
 /// What each file was taken for, and what in it could not be read.
 pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
-    let words = words(layout.language);
     let mut out = String::new();
     for file in &evidence.files {
-        let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.label().into(layout.language)).collect();
-        let what = if kinds.is_empty() { words.unknown.to_owned() } else { kinds.join(", ") };
-        let lines = if file.lines > 0 && !file.kinds.is_empty() && !file.kinds.contains(&FileKind::HeapDump) {
-            let word = if file.lines == 1 { words.line } else { words.lines };
-            format!(", {} {word}", exact(file.lines))
-        } else {
-            String::new()
-        };
-        rows(&mut out, layout, 2, &format!("{}: {what}{lines}", path(file)));
+        let mut kinds: Vec<_> = file.kinds.iter().map(|kind| kind.label()).collect();
+        if kinds.is_empty() {
+            kinds.push(text!("of no kind that is known here", "类型无法识别"));
+        } else if file.lines > 0 && !file.kinds.contains(&FileKind::HeapDump) {
+            let (count, lines) = (exact(file.lines), if file.lines == 1 { "line" } else { "lines" });
+            kinds.push(text!("{count} {lines}", "{count} 行"));
+        }
+        let (path, what) = (path(file), Text::join(&kinds, ", ", "，"));
+        rows(&mut out, layout, 2, &layout.say(&text!("{path}: {what}", "{path}：{what}"; what)));
         for problem in &file.problems {
-            let place =
-                if problem.line > 0 { format!("{}:{}", path(file), problem.line) } else { path(file) };
-            rows(&mut out, layout, 4, &format!("! {place}: {}", plain(problem.text.get(layout.language))));
+            let place = if problem.line > 0 { format!("{path}:{}", problem.line) } else { path.clone() };
+            let what = &problem.text;
+            rows(&mut out, layout, 4, &layout.say(&text!("! {place}: {what}", "! {place}：{what}"; what)));
         }
     }
     out
@@ -103,27 +46,31 @@ pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
 
 /// The findings, the gravest first.
 pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
-    let words = words(layout.language);
     let mut out = String::new();
     if findings.is_empty() {
-        let _ = writeln!(out, "{}", words.nothing);
+        let none = text!(
+            "No finding: the evidence supports none of the rules.",
+            "没有诊断结论：现有证据未触发任何规则。"
+        );
+        rows(&mut out, layout, 0, &layout.say(&none));
     }
     for finding in findings {
-        let severity = finding.severity.label().into(layout.language);
-        let title = format!("{} [{}]", plain(finding.title.get(layout.language)), finding.id);
+        let severity = layout.say(&finding.severity.label());
+        let title = format!("{} [{}]", layout.say(&finding.title), finding.id);
         labelled_in(&mut out, layout, &severity, &title, Some(finding.severity.colour()));
-        labelled(&mut out, layout, words.cause, &plain(finding.cause.get(layout.language)));
+        labelled(&mut out, layout, &layout.say(&text!("cause", "原因")), &layout.say(&finding.cause));
         for (index, proof) in finding.evidence.iter().take(PROOFS).enumerate() {
-            let label = if index == 0 { words.evidence } else { "" };
-            labelled(&mut out, layout, label, &proof_text(proof, layout.language));
+            let label = if index == 0 { layout.say(&text!("evidence", "证据")) } else { String::new() };
+            labelled(&mut out, layout, &label, &proof_text(proof, layout.language));
         }
         if let Some(more) = finding.evidence.len().checked_sub(PROOFS).filter(|more| *more > 0) {
-            labelled(&mut out, layout, "", &format!("{more} {}", words.more));
+            labelled(&mut out, layout, "", &layout.say(&text!("and {more} more", "另有 {more} 处")));
         }
         for remedy in &finding.remedies {
-            labelled(&mut out, layout, words.remedy, &remedy_text(remedy, layout.language));
+            let label = layout.say(&text!("remedy", "措施"));
+            labelled(&mut out, layout, &label, &layout.say(&remedy_text(remedy)));
             if let Some(caution) = &remedy.caution {
-                labelled(&mut out, layout, words.caution, &plain(caution.get(layout.language)));
+                labelled(&mut out, layout, &layout.say(&text!("but", "注意")), &layout.say(caution));
             }
         }
         out.push('\n');
@@ -133,40 +80,40 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
 
 /// What failed, why, and the cure: the first lines of a report.
 pub fn headline_text(headline: &Headline, layout: Layout) -> String {
-    let words = words(layout.language);
     let mut out = String::new();
-    let what = plain(headline.what.get(layout.language));
-    match headline.severity.filter(|severity| *severity != Severity::Note) {
-        Some(severity) => {
-            let label = severity.label().into(layout.language);
-            labelled_in(&mut out, layout, &label, &what, Some(severity.colour()));
-        }
-        None => labelled_in(&mut out, layout, words.nothing_grave, &what, Some("1;32")),
-    }
+    let (label, colour) = match headline.severity {
+        Some(Severity::Note) => (text!("fine", "正常"), "1;32"),
+        Some(severity) => (severity.label(), severity.colour()),
+        // Which is not health: there may have been nothing to judge.
+        None => (text!("none", "无"), "1"),
+    };
+    labelled_in(&mut out, layout, &layout.say(&label), &layout.say(&headline.what), Some(colour));
     if let Some(why) = &headline.why {
-        labelled(&mut out, layout, words.why, &plain(why.get(layout.language)));
+        labelled(&mut out, layout, &layout.say(&text!("why", "原因")), &layout.say(why));
     }
     if let Some(cure) = &headline.cure {
-        labelled(&mut out, layout, words.cure, &remedy_text(cure, layout.language));
+        labelled(&mut out, layout, &layout.say(&text!("cure", "措施")), &layout.say(&remedy_text(cure)));
     }
     out
 }
 
 /// What to do, what it frees, and whether it takes a restart.
-fn remedy_text(remedy: &Remedy, language: Language) -> String {
-    let words = words(language);
-    let restart = if remedy.needs_restart { words.restart } else { words.no_restart };
-    let effect = match remedy.frees_bytes {
-        Some(bytes) => {
-            let between = if language == Language::Chinese { "；" } else { "; " };
-            format!("{} {} = {}{between}{restart}", words.frees, exact(bytes), human(bytes))
-        }
-        None => restart.to_owned(),
+fn remedy_text(remedy: &Remedy) -> Text {
+    let restart = match remedy.needs_restart {
+        true => text!("takes a restart", "需要重启"),
+        false => text!("takes no restart", "无需重启"),
     };
-    let action = plain(remedy.action.get(language));
-    match language {
-        Language::English => format!("{action} ({effect})"),
-        Language::Chinese => format!("{action}（{effect}）"),
+    let action = &remedy.action;
+    match remedy.frees_bytes {
+        None => text!("{action} ({restart})", "{action}（{restart}）"; action, restart),
+        Some(bytes) => {
+            let (bytes, size) = (exact(bytes), human(bytes));
+            text!(
+                "{action} (frees up to {bytes} bytes = {size}; {restart})",
+                "{action}（最多释放 {bytes} 字节 = {size}；{restart}）";
+                action, restart
+            )
+        }
     }
 }
 
@@ -271,7 +218,9 @@ mod tests {
         assert!(text.contains("\n  why       The size 369,295,617 is no size"), "{text}");
         assert!(text.contains("\n  cure      "), "{text}");
         let well = headline_text(&Headline::of(&[]), layout(100, Language::Chinese));
-        assert!(well.starts_with("正常        证据不支持"), "{well}");
+        assert!(well.starts_with("无          "), "no evidence is no health: {well}");
+        let fine = headline_text(&Headline::of(&findings(&TEXTS[..1])), layout(100, Language::Chinese));
+        assert!(fine.starts_with("正常        "), "{fine}");
     }
 
     #[test]

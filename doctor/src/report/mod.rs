@@ -5,16 +5,19 @@ mod format;
 mod headline;
 mod html;
 mod json;
-mod model;
+pub(crate) mod model;
 mod terminal;
 mod text;
 
 pub use format::{bytes, size};
-pub use html::html;
+pub use html::{comparison_html, html, verification_html};
 pub use json::{Json, json};
 pub use terminal::{Layout, plain};
 pub use text::text;
 
+pub(crate) use terminal::title;
+pub(crate) use text::section;
+
 pub(crate) use format::signed;
 pub(crate) use json::books;
-pub(crate) use terminal::{columns, text_columns, wrap};
+pub(crate) use terminal::{text_columns, wrap};

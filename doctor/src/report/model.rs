@@ -1,7 +1,7 @@
-//! The account of a dump as sections of sentences, tables and charts, in both languages: what text and HTML both write, so
-//! that they cannot say different things. A number is a number here; how it is written is the writer's.
+//! Sections of sentences, tables and charts, in both languages: what text and HTML both write, so that they cannot say
+//! different things; and the account of a dump as such sections. A number is a number here; how it is written is the writer's.
 
-use crate::account::{Account, Class, Group, Holds, Reconciled, Spread};
+use crate::account::{Account, Class, Conclusion, Group, Holds, Reconciled, Spread};
 use crate::heap::{Allocation, Books, Heap, Held};
 use crate::language::{Text, text};
 
@@ -9,7 +9,7 @@ use super::format::{bytes, moment, signed, size};
 
 /// How a sentence is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     Plain,
     Good,
     Warning,
@@ -17,28 +17,32 @@ pub(super) enum Tone {
 
 /// A sentence.
 #[derive(Debug, Clone)]
-pub(super) struct Note {
-    pub(super) tone: Tone,
-    pub(super) text: Text,
+pub(crate) struct Note {
+    pub(crate) tone: Tone,
+    pub(crate) text: Text,
 }
 
 /// What stands in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Words,
     Count,
     /// Exact, the readable size beside it.
     Bytes,
     /// One of several sizes beside each other, which a narrow page shows in one unit.
     Sizes,
+    /// Exact; the readable size only where there is room.
+    Exact,
     Share,
 }
 
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     Nothing,
     Text(Text),
+    /// A part of what the row above is about.
+    Part(Text),
     Count(u64),
     Of(u64, u64),
     Bytes(u64),
@@ -49,76 +53,91 @@ pub(super) enum Cell {
 
 /// A table: one column of words, then figures.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
-    pub(super) heads: Vec<(Kind, Text)>,
-    pub(super) rows: Vec<Vec<Cell>>,
+pub(crate) struct Table {
+    pub(crate) heads: Vec<(Kind, Text)>,
+    pub(crate) rows: Vec<Vec<Cell>>,
     /// Rows that were left out.
-    pub(super) more: u64,
+    pub(crate) more: u64,
 }
 
 /// Something that holds buffers, and the way down to the largest.
 #[derive(Debug, Clone)]
-pub(super) struct Way {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) buffers: u64,
-    pub(super) path: Vec<String>,
+pub(crate) struct Way {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) buffers: u64,
+    pub(crate) path: Vec<String>,
     /// Whether the path begins at a root.
-    pub(super) complete: bool,
+    pub(crate) complete: bool,
 }
 
 /// A part of what fills direct memory.
 #[derive(Debug, Clone)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     /// Class of its colour.
-    pub(super) kind: &'static str,
-    pub(super) label: Text,
-    pub(super) bytes: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) label: Text,
+    pub(crate) bytes: u64,
 }
 
 /// A bar of several parts.
 #[derive(Debug, Clone)]
-pub(super) struct Bar {
-    pub(super) label: Text,
-    pub(super) segments: Vec<Segment>,
+pub(crate) struct Bar {
+    pub(crate) label: Text,
+    pub(crate) segments: Vec<Segment>,
 }
 
 /// Something to draw.
 #[derive(Debug, Clone)]
-pub(super) enum Chart {
+pub(crate) enum Chart {
     /// What fills the limit, if there is one.
     Limit { bars: Vec<Bar>, limit: Option<u64> },
     /// Bytes by group of threads.
     Groups(Vec<(Text, Spread)>),
+    /// Bytes of two moments beside each other.
+    Pairs(Vec<(Text, u64, u64)>),
 }
 
 /// A piece of a section.
 #[derive(Debug, Clone)]
-pub(super) enum Block {
+pub(crate) enum Block {
     Note(Note),
     Table(Table),
     /// A table of details, where there is room.
     Details(Table),
     Chart(Chart),
     Ways(Vec<Way>, u64),
-    Proofs(Vec<(Holds, Text, Text)>),
+    /// What a dump proves, under these heads where there are columns.
+    Judged([Text; 3], Vec<Judged>),
+    /// Values that differ: a name, before, after.
+    Differ([Text; 3], Vec<[Text; 3]>),
+}
+
+/// Something that is judged by a word.
+#[derive(Debug, Clone)]
+pub(crate) struct Judged {
+    pub(crate) tone: Tone,
+    pub(crate) word: Text,
+    pub(crate) what: Text,
+    /// Empty where nothing is to be added.
+    pub(crate) why: Text,
 }
 
 /// A section of the account.
 #[derive(Debug, Clone)]
-pub(super) struct Section {
+pub(crate) struct Section {
     /// Its name in a page's links.
-    pub(super) id: &'static str,
-    pub(super) title: Text,
-    pub(super) blocks: Vec<Block>,
+    pub(crate) id: &'static str,
+    pub(crate) title: Text,
+    pub(crate) blocks: Vec<Block>,
 }
 
 /// The account of a dump. What comes from the dump is as it stands there; writers make it harmless.
 #[derive(Debug, Clone)]
-pub(super) struct Sections {
-    pub(super) path: String,
-    pub(super) head: Vec<Note>,
-    pub(super) sections: Vec<Section>,
+pub(crate) struct Sections {
+    pub(crate) path: String,
+    pub(crate) head: Vec<Note>,
+    pub(crate) sections: Vec<Section>,
 }
 
 fn plain(text: Text) -> Note {
@@ -134,7 +153,7 @@ fn warning(text: Text) -> Note {
 }
 
 /// What a line of the account is.
-pub(super) fn label(class: Class, books: Books) -> Text {
+pub(crate) fn label(class: Class, books: Books) -> Text {
     match (class, books) {
         (Class::Cached, Books::Direct) => {
             text!("kept by threads for their next I/O", "线程为下次 I/O 保留（缓存）")
@@ -182,7 +201,7 @@ fn thread_name(heap: &Heap, index: Option<usize>) -> Text {
 
 impl Sections {
     /// The account with at most so many rows of lists that have no natural end.
-    pub(super) fn of(heap: &Heap, account: &Account, rows: usize) -> Self {
+    pub(crate) fn of(heap: &Heap, account: &Account, rows: usize) -> Self {
         let sections = [
             memory(heap, account),
             groups(account),
@@ -590,26 +609,26 @@ fn files(heap: &Heap, rows: usize) -> Option<Section> {
 }
 
 fn proofs(account: &Account) -> Option<Section> {
-    let proofs: Vec<_> = account
-        .conclusions
-        .iter()
-        .map(|conclusion| (conclusion.holds, conclusion.what.clone(), conclusion.why.clone()))
-        .collect();
+    let judged = |conclusion: &Conclusion| {
+        let (tone, word) = match conclusion.holds {
+            Holds::Yes => (Tone::Good, text!("yes", "能")),
+            Holds::AtLeast => (Tone::Warning, text!("at least", "至少")),
+            Holds::No => (Tone::Warning, text!("no", "不能")),
+        };
+        Judged { tone, word, what: conclusion.what.clone(), why: conclusion.why.clone() }
+    };
+    let proofs: Vec<_> = account.conclusions.iter().map(judged).collect();
     let title = text!("What this dump proves", "此转储能证明什么");
-    (!proofs.is_empty()).then_some(Section { id: "proofs", title, blocks: vec![Block::Proofs(proofs)] })
-}
-
-/// Whether a conclusion holds, in words.
-pub(super) fn holds(holds: Holds) -> Text {
-    match holds {
-        Holds::Yes => text!("yes", "能"),
-        Holds::AtLeast => text!("at least", "至少"),
-        Holds::No => text!("no", "不能"),
-    }
+    let heads = [text!("what", "内容"), text!("proved", "能否证明"), text!("why", "依据")];
+    (!proofs.is_empty()).then_some(Section {
+        id: "proofs",
+        title,
+        blocks: vec![Block::Judged(heads, proofs)],
+    })
 }
 
 /// What a list says that does not show all.
-pub(super) fn more(count: u64) -> Text {
+pub(crate) fn more(count: u64) -> Text {
     let count = bytes(count);
     text!("and {count} more (--format json has them all)", "另有 {count} 项（--format json 列出全部）")
 }

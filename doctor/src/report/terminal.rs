@@ -27,20 +27,20 @@ impl Layout {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    pub(super) fn title(self, text: &str) -> String {
+    pub(crate) fn title(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    pub(super) fn warning(self, text: &str) -> String {
+    pub(crate) fn warning(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    pub(super) fn good(self, text: &str) -> String {
+    pub(crate) fn good(self, text: &str) -> String {
         self.paint("32", text)
     }
 
     /// A text in the language, without anything that a terminal would obey.
-    pub(super) fn say(self, text: &Text) -> String {
+    pub(crate) fn say(self, text: &Text) -> String {
         plain(text.get(self.language))
     }
 }
@@ -88,21 +88,36 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     take(&mut text.chars(), head).into_iter().chain(['…']).chain(tail).collect()
 }
 
+/// What no row begins with.
+fn closes(c: char) -> bool {
+    "，。；：、？！）】》」』”’…％)]}".contains(c)
+}
+
+/// What no row ends with.
+fn opens(c: char) -> bool {
+    "（【《「『“‘([{".contains(c)
+}
+
+/// The parts of a text between which a row may end: words, blanks, and Chinese characters with their punctuation.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    // Whether the last piece takes no more.
+    let mut ended = true;
+    for c in text.chars() {
+        let wide = columns(c) == 2;
+        let last = pieces.last_mut().filter(|last| *last != " " && c != ' ');
+        match last {
+            Some(last) if !ended && !wide || closes(c) || last.ends_with(opens) => last.push(c),
+            _ => pieces.push(c.to_string()),
+        }
+        ended = c == ' ' || wide && !opens(c);
+    }
+    pieces
+}
+
 /// Rows of at most `width` columns, broken at blanks and between Chinese characters; what is longer is broken anywhere.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut pieces: Vec<String> = Vec::new();
-    let mut piece = String::new();
-    for c in text.chars() {
-        if c == ' ' || columns(c) == 2 {
-            if !piece.is_empty() {
-                pieces.push(std::mem::take(&mut piece));
-            }
-            pieces.push(c.to_string());
-        } else {
-            piece.push(c);
-        }
-    }
-    pieces.push(piece);
+    let pieces = pieces(text);
     let mut rows: Vec<String> = Vec::new();
     let mut row = String::new();
     let mut used = 0;
@@ -127,15 +142,26 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     rows
 }
 
+/// A line of bold text that may take several rows.
+pub(crate) fn title(out: &mut String, layout: Layout, text: &str) {
+    for row in wrap(text, layout.width.max(20)) {
+        out.push_str(&layout.title(&row));
+        out.push('\n');
+    }
+}
+
 /// Rows under heads: the first column to the left, the others to the right. Where the terminal is too narrow for the first
-/// column, it has a line of its own.
-pub(super) fn table(layout: Layout, heads: &[String], rows: &[Vec<String>]) -> String {
+/// column, it has a line of its own; where it is too narrow for the others, each figure has its head beside it.
+pub(crate) fn table(layout: Layout, heads: &[String], rows: &[Vec<String>]) -> String {
     let longest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| text_columns(cell));
         cells.chain([heads.get(column).map_or(0, |head| text_columns(head))]).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..heads.len()).map(longest).collect();
     let others: usize = widths.iter().skip(1).map(|width| width + 2).sum();
+    if others + 2 > layout.width {
+        return list(layout, heads, rows);
+    }
     let room = layout.width.saturating_sub(others + 2);
     let apart = widths.first().is_some_and(|first| *first > room) && room < 24;
     if let Some(first) = widths.first_mut() {
@@ -167,6 +193,32 @@ pub(super) fn table(layout: Layout, heads: &[String], rows: &[Vec<String>]) -> S
     text
 }
 
+/// The rows of a table that is too wide, one below the other.
+fn list(layout: Layout, heads: &[String], rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let mut figures = String::new();
+        for (head, cell) in heads.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty()) {
+            // What has no head says the same as what stands before it in another way.
+            let between = if figures.is_empty() {
+                ""
+            } else if head.is_empty() {
+                " = "
+            } else {
+                ", "
+            };
+            let head = if head.is_empty() { String::new() } else { format!("{head} ") };
+            figures.push_str(&format!("{between}{head}{cell}"));
+        }
+        for (indent, text_of_row) in [(2, row.first().map_or("", String::as_str)), (4, figures.as_str())] {
+            for line in wrap(text_of_row, layout.width.saturating_sub(indent).max(20)) {
+                text.push_str(&format!("{:indent$}{line}\n", ""));
+            }
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +246,32 @@ mod tests {
         let text = table(Layout::default(), &["".into(), "".into()], &rows);
         let ends: Vec<_> = text.lines().map(text_columns).collect();
         assert_eq!(ends, [10, 10], "{text}");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_a_list() {
+        let heads = ["", "bytes", "", "buffers"].map(String::from);
+        let rows = vec![["kept by threads", "83,928,872", "80.04 MiB", "13"].map(String::from).to_vec()];
+        let text = table(Layout { width: 30, ..Layout::default() }, &heads, &rows);
+        assert_eq!(text, "  kept by threads\n    bytes 83,928,872 = 80.04\n    MiB, buffers 13\n");
+    }
+
+    #[test]
+    fn no_row_begins_with_what_closes_or_ends_with_what_opens() {
+        let text =
+            "线程从不归还缓冲区，因此水位不会自行下降。请求（需要重启）被“拒绝”；见 a.log (第 3 行)、b。";
+        for width in 8..60 {
+            let rows = wrap(text, width);
+            assert_eq!(rows.concat().replace(' ', ""), text.replace(' ', ""));
+            for row in &rows {
+                assert!(
+                    text_columns(row) <= width && !row.starts_with(closes) && !row.ends_with(opens),
+                    "{rows:#?}"
+                );
+            }
+        }
+        assert_eq!(pieces("水位 x（a b）。y"), ["水", "位", " ", "x", "（a", " ", "b）。", "y"]);
+        assert_eq!(wrap("a b", 1), ["a", "b"]);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::account::{Account, Holds};
+use crate::account::Account;
 use crate::heap::Heap;
 use crate::language::{Text, text};
 
 use super::format::{bytes, signed, size, unit};
-use super::model::{Block, Cell, Kind, Note, Sections, Table, Tone, Way, holds, more};
-use super::terminal::{Layout, fit, plain, table, text_columns, wrap};
+use super::model::{Block, Cell, Judged, Kind, Note, Section, Sections, Table, Tone, Way, more};
+use super::terminal::{Layout, fit, plain, table, text_columns, title, wrap};
 
 /// Rows of lists that have no natural end.
 const ROWS: usize = 10;
@@ -16,37 +16,45 @@ const ROWS: usize = 10;
 /// The account of one dump as text. What comes from the dump cannot command the terminal.
 pub fn text(heap: &Heap, account: &Account, layout: Layout) -> String {
     let model = Sections::of(heap, account, ROWS);
-    let mut out = format!("{}\n", layout.title(&plain(&model.path)));
+    let mut out = String::new();
+    title(&mut out, layout, &plain(&model.path));
     model.head.iter().for_each(|each| note(&mut out, each, layout));
     for section in &model.sections {
-        let conclusive = |block: &Block| matches!(block, Block::Proofs(proofs) if proofs.iter().all(|(holds, ..)| *holds == Holds::Yes));
-        if section.blocks.iter().all(conclusive) {
+        let all_good = |all: &[Judged]| all.iter().all(|each| each.tone == Tone::Good);
+        if section.blocks.iter().all(|block| matches!(block, Block::Judged(_, all) if all_good(all))) {
             continue;
         }
-        let sizes = section.blocks.iter().find_map(|block| match block {
-            Block::Table(table) => largest(table),
-            _ => None,
-        });
-        let title = layout.say(&section.title);
-        let title = match sizes.map(|largest| unit(largest).0) {
-            Some(unit) => layout.say(&text!("{title}, {unit} a thread", "{title}，每线程 {unit}")),
-            None => title,
-        };
-        let _ = writeln!(out, "\n{}", layout.title(&title));
-        for block in &section.blocks {
-            match block {
-                Block::Note(each) => note(&mut out, each, layout),
-                Block::Table(each) => rows(&mut out, each, layout),
-                Block::Ways(all, left) => {
-                    all.iter().for_each(|each| way(&mut out, each, layout));
-                    rest(&mut out, *left, layout);
-                }
-                Block::Proofs(all) => proofs(&mut out, all, layout),
-                Block::Details(_) | Block::Chart(_) => {}
-            }
-        }
+        out.push('\n');
+        self::section(&mut out, section, layout);
     }
     out
+}
+
+/// A section under its title.
+pub(crate) fn section(out: &mut String, section: &Section, layout: Layout) {
+    let sizes = section.blocks.iter().find_map(|block| match block {
+        Block::Table(table) => largest(table),
+        _ => None,
+    });
+    let of = &section.title;
+    let of = match sizes.map(|largest| unit(largest).0) {
+        Some(unit) => text!("{of}, {unit} a thread", "{of}，每线程 {unit}"; of),
+        None => of.clone(),
+    };
+    title(out, layout, &layout.say(&of));
+    for block in &section.blocks {
+        match block {
+            Block::Note(each) => note(out, each, layout),
+            Block::Table(each) => rows(out, each, layout),
+            Block::Ways(all, left) => {
+                all.iter().for_each(|each| way(out, each, layout));
+                rest(out, *left, layout);
+            }
+            Block::Judged(_, all) => judged(out, all, layout),
+            Block::Differ(_, all) => all.iter().for_each(|each| differ(out, each, layout)),
+            Block::Details(_) | Block::Chart(_) => {}
+        }
+    }
 }
 
 fn note(out: &mut String, note: &Note, layout: Layout) {
@@ -62,7 +70,7 @@ fn note(out: &mut String, note: &Note, layout: Layout) {
 
 fn rest(out: &mut String, left: u64, layout: Layout) {
     if left > 0 {
-        let _ = writeln!(out, "  {}", layout.say(&more(left)));
+        note(out, &Note { tone: Tone::Plain, text: more(left) }, layout);
     }
 }
 
@@ -93,9 +101,11 @@ fn rows(out: &mut String, of: &Table, layout: Layout) {
         .map(|row| {
             let cells = row.iter().zip(&of.heads).flat_map(|(cell, (kind, _))| match (cell, kind) {
                 (Cell::Bytes(value), Kind::Sizes) => vec![format!("{:.2}", *value as f64 / one as f64)],
+                (Cell::Bytes(value), Kind::Exact) => vec![bytes(*value)],
                 (Cell::Bytes(value), _) => vec![bytes(*value), size(*value)],
                 (Cell::Nothing, _) => vec![String::new()],
                 (Cell::Text(text), _) => vec![layout.say(text)],
+                (Cell::Part(text), _) => vec![format!("  {}", layout.say(text))],
                 (Cell::Count(count), _) => vec![bytes(*count)],
                 (Cell::Of(part, whole), _) => {
                     let (part, whole) = (bytes(*part), bytes(*whole));
@@ -119,7 +129,7 @@ fn way(out: &mut String, way: &Way, layout: Layout) {
         "{name}: {exact} bytes ({readable}) in {count} {buffers}",
         "{name}：{count} 个缓冲区，{exact} 字节（{readable}）"
     );
-    let _ = writeln!(out, "  {}", layout.say(&says));
+    note(out, &Note { tone: Tone::Plain, text: says }, layout);
     let mut line = String::from("     ");
     for (place, step) in way.path.iter().enumerate() {
         let step = fit(&plain(step), layout.width.saturating_sub(10).max(20));
@@ -135,17 +145,29 @@ fn way(out: &mut String, way: &Way, layout: Layout) {
     }
 }
 
-fn proofs(out: &mut String, proofs: &[(Holds, Text, Text)], layout: Layout) {
-    for (holding, what, why) in proofs {
-        let word = layout.say(&holds(*holding));
-        let word = format!("{word}{}", " ".repeat(8_usize.saturating_sub(text_columns(&word))));
-        let mark = match holding {
-            Holds::Yes => layout.good(&word),
-            Holds::AtLeast | Holds::No => layout.warning(&word),
+fn differ(out: &mut String, [name, before, after]: &[Text; 3], layout: Layout) {
+    let text = text!("{name}: {before} → {after}", "{name}：{before} → {after}"; name, before, after);
+    note(out, &Note { tone: Tone::Plain, text }, layout);
+}
+
+fn judged(out: &mut String, all: &[Judged], layout: Layout) {
+    let words = all.iter().map(|each| text_columns(&layout.say(&each.word)));
+    let width = words.max().unwrap_or(0).max(8);
+    for Judged { tone, word, what, why } in all {
+        let word = layout.say(word);
+        let space = " ".repeat(width.saturating_sub(text_columns(&word)));
+        let word = match tone {
+            Tone::Good => layout.good(&word),
+            Tone::Warning => layout.warning(&word),
+            Tone::Plain => word,
         };
-        let _ = writeln!(out, "  {mark}  {}", layout.say(what));
-        for row in wrap(&layout.say(why), layout.width.saturating_sub(12).max(20)) {
-            let _ = writeln!(out, "            {row}");
+        let room = layout.width.saturating_sub(width + 4).max(20);
+        let mut start = format!("  {word}{space}  ");
+        for text in [what, why] {
+            for row in wrap(&layout.say(text), room).iter().filter(|row| !row.is_empty()) {
+                let _ = writeln!(out, "{start}{row}");
+                start = " ".repeat(width + 4);
+            }
         }
     }
 }

@@ -1,117 +1,93 @@
 //! The checks as text that fits a terminal.
 
-use super::{Check, Outcome, Verdict, Verification};
-use crate::findings::{Language, Layout, labelled, labelled_in, plain, proof_text, rows};
+use super::{Outcome, Verdict, Verification};
+use crate::findings::{Layout, labelled, labelled_in, proof_text, rows};
+use crate::language::{Text, text};
 
 /// Places that are written out of one check.
 const PLACES: usize = 4;
 
-struct Words {
-    passes: &'static str,
-    fails: &'static str,
-    not_judged: &'static str,
-    skipped: &'static str,
-    evidence: &'static str,
-    required: &'static str,
-}
-
-fn words(language: Language) -> Words {
-    match language {
-        Language::English => Words {
-            passes: "passes",
-            fails: "FAILS",
-            not_judged: "not judged",
-            skipped: "skipped",
-            evidence: "evidence",
-            required: "required",
-        },
-        Language::Chinese => Words {
-            passes: "通过",
-            fails: "未通过",
-            not_judged: "无法判断",
-            skipped: "跳过",
-            evidence: "证据",
-            required: "必需",
-        },
+impl Outcome {
+    /// Its name in a report.
+    pub(crate) fn label(self) -> Text {
+        match self {
+            Self::Passes => text!("passes", "通过"),
+            Self::Fails => text!("FAILS", "未通过"),
+            Self::NotJudged => text!("not judged", "无法判断"),
+            Self::Skipped => text!("skipped", "跳过"),
+        }
     }
-}
 
-fn head(words: &Words, check: &Check) -> (&'static str, &'static str) {
-    match check.outcome {
-        Outcome::Passes => (words.passes, "32"),
-        Outcome::Fails => (words.fails, "1;31"),
-        Outcome::NotJudged => (words.not_judged, "1;33"),
-        Outcome::Skipped => (words.skipped, "2"),
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Passes => "32",
+            Self::Fails => "1;31",
+            Self::NotJudged => "1;33",
+            Self::Skipped => "2",
+        }
     }
 }
 
 /// The checks and the verdict.
 pub fn text(verification: &Verification, layout: Layout) -> String {
-    let words = words(layout.language);
     let mut out = String::new();
     for check in &verification.checks {
-        let (label, colour) = head(&words, check);
-        let required = if check.required { format!(" ({})", words.required) } else { String::new() };
-        let title = format!("{} [{}]{required}", plain(check.criterion.get(layout.language)), check.id);
-        labelled_in(&mut out, layout, label, &title, Some(colour));
-        labelled(&mut out, layout, "", &plain(check.says.get(layout.language)));
+        let (criterion, id) = (&check.criterion, check.id);
+        let title = match check.required {
+            true => text!("{criterion} [{id}] (required)", "{criterion} [{id}]（必需）"; criterion),
+            false => text!("{criterion} [{id}]", "{criterion} [{id}]"; criterion),
+        };
+        let label = layout.say(&check.outcome.label());
+        labelled_in(&mut out, layout, &label, &layout.say(&title), Some(check.outcome.colour()));
+        labelled(&mut out, layout, "", &layout.say(&check.says));
         for (index, proof) in check.evidence.iter().take(PLACES).enumerate() {
-            let label = if index == 0 { words.evidence } else { "" };
-            labelled(&mut out, layout, label, &proof_text(proof, layout.language));
+            let label = if index == 0 { layout.say(&text!("evidence", "证据")) } else { String::new() };
+            labelled(&mut out, layout, &label, &proof_text(proof, layout.language));
+        }
+        if let Some(more) = check.evidence.len().checked_sub(PLACES).filter(|more| *more > 0) {
+            labelled(&mut out, layout, "", &layout.say(&text!("and {more} more", "另有 {more} 处")));
         }
     }
     out.push('\n');
-    rows(&mut out, layout, 0, &verdict(verification, layout.language));
+    rows(&mut out, layout, 0, &layout.say(&verification.verdict_text()));
     out
 }
 
-fn verdict(verification: &Verification, language: Language) -> String {
-    let passed = verification.count(Outcome::Passes);
-    let failed = verification.count(Outcome::Fails);
-    let open: Vec<_> = verification
-        .checks
-        .iter()
-        .filter(|check| check.outcome == Outcome::NotJudged)
-        .map(|check| check.id)
-        .collect();
-    let all = passed + failed + open.len();
-    let missing: Vec<_> = verification
-        .checks
-        .iter()
-        .filter(|check| check.required && check.outcome == Outcome::NotJudged)
-        .map(|check| check.id)
-        .collect();
-    let (open_list, missing_list) = (open.join(", "), missing.join(", "));
-    match language {
-        Language::English => {
-            let rest = if open.is_empty() { String::new() } else { format!(" Not judged: {open_list}.") };
-            let start = match verification.verdict() {
-                Verdict::Passes => format!("PASSES: {passed} of {all} checks pass, none fails."),
-                Verdict::Fails => format!("FAILS: {failed} of {all} checks fail, {passed} pass."),
-                Verdict::TooLittle if missing.is_empty() => {
-                    "TOO LITTLE EVIDENCE: nothing could be judged.".into()
-                }
-                Verdict::TooLittle => {
-                    format!(
-                        "TOO LITTLE EVIDENCE: {passed} of {all} checks pass, but required ones are not judged: {missing_list}."
-                    )
-                }
-            };
-            start + &rest
-        }
-        Language::Chinese => {
-            let rest = if open.is_empty() { String::new() } else { format!("无法判断：{open_list}。") };
-            let start = match verification.verdict() {
-                Verdict::Passes => format!("通过：{all} 项检查中 {passed} 项通过，没有未通过的。"),
-                Verdict::Fails => format!("未通过：{all} 项检查中 {failed} 项未通过，{passed} 项通过。"),
-                Verdict::TooLittle if missing.is_empty() => "证据不足：没有任何一项可以判断。".into(),
-                Verdict::TooLittle => {
-                    format!(
-                        "证据不足：{all} 项检查中 {passed} 项通过，但必需的检查无法判断：{missing_list}。"
-                    )
-                }
-            };
-            start + &rest
+impl Verification {
+    /// All checks together, in a sentence.
+    pub(crate) fn verdict_text(&self) -> Text {
+        let (passed, failed) = (self.count(Outcome::Passes), self.count(Outcome::Fails));
+        let open = || self.checks.iter().filter(|check| check.outcome == Outcome::NotJudged);
+        let ids = |required: bool| -> String {
+            let ids: Vec<_> =
+                open().filter(|check| check.required || !required).map(|check| check.id).collect();
+            ids.join(", ")
+        };
+        let (open_ids, missing) = (ids(false), ids(true));
+        let all = passed + failed + open().count();
+        let start = match self.verdict() {
+            Verdict::Passes => text!(
+                "PASSES: {passed} of {all} checks pass, none fails.",
+                "通过：{all} 项检查中 {passed} 项通过，没有未通过的。"
+            ),
+            Verdict::Fails => text!(
+                "FAILS: {failed} of {all} checks fail, {passed} pass.",
+                "未通过：{all} 项检查中 {failed} 项未通过，{passed} 项通过。"
+            ),
+            Verdict::TooLittle if missing.is_empty() => {
+                text!("TOO LITTLE EVIDENCE: nothing could be judged.", "证据不足：没有任何一项可以判断。")
+            }
+            Verdict::TooLittle => text!(
+                "TOO LITTLE EVIDENCE: {passed} of {all} checks pass, but required ones are not judged: {missing}.",
+                "证据不足：{all} 项检查中 {passed} 项通过，但必需的检查无法判断：{missing}。"
+            ),
+        };
+        match open_ids.is_empty() {
+            true => start,
+            false => text!(
+                "{start} Not judged: {open_ids}.",
+                "{start}无法判断：{open_ids}。"; start
+            ),
         }
     }
 }

@@ -6,8 +6,9 @@ use super::*;
 use crate::account::Account;
 use crate::evidence::Evidence;
 use crate::findings::tests::{buffer, thread};
-use crate::findings::{Dump, Layout, columns};
+use crate::findings::{Dump, Layout};
 use crate::heap::{Books, Heap, Held, Pool};
+use crate::report::text_columns;
 
 /// Judges texts, each a file of its own, and a dump.
 fn judged(texts: &[&str], heap: Option<&Heap>, options: &Options) -> Verification {
@@ -34,7 +35,7 @@ fn judged(texts: &[&str], heap: Option<&Heap>, options: &Options) -> Verificatio
         for width in [40, 100] {
             let layout = Layout { width, colour: false, language };
             for row in render::text(&verification, layout).lines() {
-                assert!(row.chars().map(columns).sum::<usize>() <= width, "{width}: {row}");
+                assert!(text_columns(row) <= width, "{width}: {row}");
             }
         }
     }

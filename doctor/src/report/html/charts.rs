@@ -21,6 +21,7 @@ pub(super) fn chart(page: &mut Page, chart: &Chart, id: &str, asked: Option<&Ask
     match chart {
         Chart::Limit { bars, limit } => limit_chart(page, bars, *limit, id, asked),
         Chart::Groups(groups) => group_charts(page, groups, id),
+        Chart::Pairs(pairs) => pair_chart(page, pairs, id),
     }
 }
 
@@ -153,6 +154,32 @@ fn limit_chart(page: &mut Page, bars: &[Bar], limit: Option<u64>, id: &str, aske
     }
     page.raw("</ul>");
     page.raw("</figure>");
+}
+
+/// Two bars for each of some things: what it was, what it is.
+fn pair_chart(page: &mut Page, pairs: &[(Text, u64, u64)], id: &str) {
+    let row = 48;
+    let title = text!("Bytes before (pale) and after", "之前（浅色）与之后的字节数");
+    page.raw("<figure class=\"pairs\"><figcaption>");
+    page.say(&title);
+    page.raw("</figcaption>");
+    let pair_text = |of: &Text, before: u64, after: u64| {
+        let (before, after) = (bytes(before), bytes(after));
+        text!("{of}: {before} → {after} bytes", "{of}：{before} → {after} 字节"; of)
+    };
+    let parts: Vec<_> = pairs.iter().map(|(of, before, after)| pair_text(of, *before, *after)).collect();
+    open(page, &format!("{id}-pairs"), row * pairs.len(), &title, &Text::join(&parts, "; ", "；"));
+    let most = pairs.iter().map(|(_, before, after)| (*before).max(*after)).max().unwrap_or(0);
+    for (index, ((of, before, after), says)) in pairs.iter().zip(&parts).enumerate() {
+        let y = index * row;
+        let name = fit(of.get(page.language), LABEL * 2);
+        label(page, "0", y + 13, "start", &name);
+        label(page, "100%", y + 13, "end", &format!("{} → {}", size(*before), size(*after)));
+        for (at, class, value) in [(19, "k k-range before", *before), (30, "k k-cached sum", *after)] {
+            part(page, class, ("0", &percent(value, most)), (y + at, 9), says, value);
+        }
+    }
+    page.raw("</svg></figure>");
 }
 
 fn group_charts(page: &mut Page, groups: &[(Text, Spread)], id: &str) {

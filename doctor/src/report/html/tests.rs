@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
+use crate::compare::{Comparison, Pair, Side, compare};
 use crate::evidence::Evidence;
 use crate::findings::diagnose;
 use crate::findings::tests::{buffer, thread};
 use crate::heap::{Books, Heap, Held, Holder, Pool};
 use crate::hprof::Problem;
 use crate::report::{Layout, text as account_text};
+use crate::verify::{Options, verify};
 
 const HOSTILE: &str =
     "</title><script>alert(1)</script>\"'><img src=x onerror=y>&lt;\u{202e}\u{0}\u{1b}[2J]]>--!>";
@@ -106,21 +108,84 @@ fn nothing_from_outside_becomes_markup_or_hides() {
     heap.condition.path = HOSTILE.into();
     for language in [Language::English, Language::Chinese] {
         let page = page_of(&texts(), std::slice::from_ref(&heap), language);
-        let (tags, texts) = parse(&page);
-        let known: BTreeSet<_> = "!DOCTYPE a article b bdi body code dd desc div dl dt figcaption figure footer h1 h2 h3 h4 head \
-                                  header html li line link main meta nav ol p rect section small span style svg table tbody td \
-                                  text th thead title tr ul"
-            .split(' ')
-            .collect();
-        assert_eq!(names(&tags).difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new());
-        let bad = |tag: &&String| tag.split(' ').any(|part| part.starts_with("on")) || tag.contains("://");
-        assert_eq!(tags.iter().find(bad), None);
-        assert!(!page.contains("url(") && !page.contains("@import"));
-        assert!(!page.chars().any(|c| c.is_control() && c != '\n'));
-        assert!(!page.contains('\u{202e}') && page.contains("⟨U+202E⟩") && page.contains("⟨U+0000⟩"));
-        let shown = "&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&gt;&lt;img src=x onerror=y&gt;&amp;lt;";
+        let texts = harmless(&page);
         // As a thread's name, a mapped file's, the dump's and another file's.
-        assert!(texts.iter().filter(|text| text.contains(shown)).count() >= 4, "{texts:#?}");
+        assert!(texts.iter().filter(|text| text.contains(SHOWN)).count() >= 4, "{texts:#?}");
+    }
+}
+
+/// The hostile name as it is shown.
+const SHOWN: &str =
+    "&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&gt;&lt;img src=x onerror=y&gt;&amp;lt;";
+
+/// Fails where a page has markup that is not this program's; gives its texts.
+fn harmless(page: &str) -> Vec<String> {
+    let (tags, texts) = parse(page);
+    let known: BTreeSet<_> = "!DOCTYPE a article b bdi body code dd desc div dl dt figcaption figure footer h1 h2 h3 h4 head \
+                              header html li line link main meta nav ol p rect section small span style svg table tbody td \
+                              text th thead title tr ul"
+        .split(' ')
+        .collect();
+    assert_eq!(names(&tags).difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new());
+    let bad = |tag: &&String| tag.split(' ').any(|part| part.starts_with("on")) || tag.contains("://");
+    assert_eq!(tags.iter().find(bad), None);
+    assert!(!page.contains("url(") && !page.contains("@import"));
+    assert!(!page.chars().any(|c| c.is_control() && c != '\n'));
+    assert!(!page.contains('\u{202e}') && page.contains("⟨U+202E⟩") && page.contains("⟨U+0000⟩"));
+    let ids: Vec<_> = tags.iter().filter_map(|tag| tag.split_once(" id=\"")?.1.split('"').next()).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    for link in tags.iter().filter_map(|tag| tag.strip_prefix("a href=\"#")) {
+        assert!(ids.contains(&link.trim_end_matches('"')), "{link}");
+    }
+    texts
+}
+
+/// Both captures of a comparison, the second without its largest thread.
+fn compared(language: Language) -> (Comparison, String) {
+    let (before, mut after) = (heap(), heap());
+    after.allocations.remove(0);
+    let evidence = [texts(), texts()];
+    let accounts = [Account::of(&before), Account::of(&after)];
+    let dump = |heap, account| vec![Dump { path: Path::new("heap.hprof"), heap, account }];
+    let dumps = [dump(&before, &accounts[0]), dump(&after, &accounts[1])];
+    let comparison = compare(&Side::of(&evidence[0], &dumps[0]), &Side::of(&evidence[1], &dumps[1]));
+    let page = comparison_html(&comparison, &evidence[0], &evidence[1], language);
+    (comparison, page)
+}
+
+#[test]
+fn the_page_of_a_comparison_draws_both_and_has_the_exact_change() {
+    for language in [Language::English, Language::Chinese] {
+        let (comparison, page) = compared(language);
+        let texts = harmless(&page);
+        assert!(texts.iter().any(|text| text.contains(SHOWN)), "{texts:#?}");
+        let network = comparison.groups.iter().find(|group| group.label.en == "network PLAIN").unwrap();
+        assert_eq!(network.sum_bytes.change(), -50_000_000);
+        assert!(texts.iter().any(|text| text == "-50,000,000"));
+        let bars: Vec<_> = page.matches("class=\"k k-range before\"").collect();
+        let with_bytes = comparison.groups.iter().filter(|group| group.sum_bytes != Pair::default());
+        assert_eq!(bars.len(), with_bytes.count());
+        assert!(page.contains("data-bytes=\"80000000\"") && page.contains("data-bytes=\"30000000\""));
+    }
+    let (_, page) = compared(Language::English);
+    assert!(page.contains("<h1>Direct memory stayed at 100,023,234 bytes.</h1>"), "the JVM's own count");
+}
+
+#[test]
+fn the_page_of_a_verification_has_every_check_with_its_outcome() {
+    let heap = heap();
+    let (account, evidence) = (Account::of(&heap), texts());
+    let dumps = [Dump { path: &heap.condition.path, heap: &heap, account: &account }];
+    let verification = verify(&Facts::of(&evidence, &dumps), &Options::default());
+    for (language, verdict) in [(Language::English, "<h1>FAILS: "), (Language::Chinese, "<h1>未通过：")] {
+        let page = verification_html(&verification, &evidence, language);
+        harmless(&page);
+        assert!(page.contains(verdict), "{page}");
+        for check in &verification.checks {
+            let outcome = check.outcome.name();
+            let tag = format!("data-id=\"{}\" data-outcome=\"{outcome}\"", check.id);
+            assert_eq!(page.matches(&tag).count(), 1, "{tag}");
+        }
     }
 }
 
@@ -298,5 +363,26 @@ fn no_sentence_of_the_chinese_report_is_english() {
         }
         let english: Vec<_> = all.iter().filter(|text| is_english(text) && !text.contains(quoted)).collect();
         assert_eq!(english, Vec::<&String>::new());
+    }
+}
+
+#[test]
+fn the_accounts_text_fits_every_terminal_and_commands_none() {
+    let mut heap = heap();
+    heap.condition.path = HOSTILE.into();
+    heap.condition.truncated = Some(5);
+    for allocation in &mut heap.allocations {
+        allocation.bytes = allocation.bytes.saturating_mul(1_000_000);
+        allocation.capacity = allocation.bytes;
+    }
+    let account = Account::of(&heap);
+    for language in [Language::English, Language::Chinese] {
+        for width in (40..=140).step_by(5) {
+            let text = account_text(&heap, &account, Layout { width, colour: false, language });
+            for row in text.lines() {
+                assert!(crate::report::text_columns(row) <= width, "{width}: {row}");
+            }
+            assert!(!text.chars().any(|c| c != '\n' && c.is_control()) && !text.contains('\u{202e}'));
+        }
     }
 }

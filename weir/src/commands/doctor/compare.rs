@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use weir_doctor::compare::{Side, compare, comparison_json, comparison_text};
 use weir_doctor::findings::evidence_text;
+use weir_doctor::report::comparison_html;
 
 use super::output::{Format, Output};
 use super::read::Input;
@@ -27,7 +28,7 @@ pub(super) fn run(before: &PathBuf, after: &PathBuf, output: &Output) -> Result<
             }
             format!("{value:#}\n")
         }
-        Format::Html => return Err("--compare writes text or JSON, no page".into()),
+        Format::Html => comparison_html(&comparison, &before.evidence, &after.evidence, output.language()),
         Format::Text => {
             let layout = output.layout();
             let evidence = evidence_text(&before.evidence, layout) + &evidence_text(&after.evidence, layout);

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use weir_doctor::evidence::Evidence;
 use weir_doctor::findings::{Facts, evidence_text};
+use weir_doctor::report::verification_html;
 use weir_doctor::verify::{CHECKS, Options, moment_ms, verification_text, verify};
 
 use super::output::{Format, Output};
@@ -79,7 +80,7 @@ pub(super) fn run(input: &Input, criteria: &Criteria, output: &Output) -> Result
             }
             format!("{value:#}\n")
         }
-        Format::Html => return Err("--verify writes text or JSON, no page".into()),
+        Format::Html => verification_html(&verification, &input.evidence, output.language()),
         Format::Text => {
             let layout = output.layout();
             format!(
