@@ -159,8 +159,9 @@ def burst(bootstrap, short, hold=0, few=None):
 
 
 def connections(count):
-    """As many as that, or as this machine has descriptors for: the broker gives half of its own to connections."""
-    return min(count, measure.brokers.descriptors(DESCRIPTORS) // 2 - 64)
+    """As many as that, or as this machine has descriptors for: the broker gives about half of its own to connections."""
+    allowed = measure.brokers.descriptors(DESCRIPTORS)
+    return count if allowed == DESCRIPTORS else min(count, allowed // 2 - 64)
 
 
 def prefix(bootstrap, short):
