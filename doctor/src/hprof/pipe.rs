@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -310,9 +311,12 @@ impl Shared {
             if out.is_empty() {
                 out.resize(MAX_MEMBER / 2 + SLACK + 1, 0);
             }
-            // What cannot be read now is read again in order, and told then.
-            let found = member(&mut stored, &mut inflater, at, &mut out, MAX_MEMBER).ok().flatten();
-            let found = found.map(|(length, end)| (out, length, end));
+            // What cannot be read now is read again in order, and told then. A panic is our fault; whoever waits for this member
+            // must not wait for ever.
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                member(&mut stored, &mut inflater, at, &mut out, MAX_MEMBER).ok().flatten()
+            }));
+            let found = found.ok().flatten().map(|(length, end)| (out, length, end));
             self.lock().done.insert(number, (at, found));
             self.ready.notify_all();
         }
