@@ -68,8 +68,14 @@ pub struct Walk<'a> {
     pub problems: Vec<Problem>,
     /// Problems beyond those kept.
     pub more_problems: u64,
+    /// Whether there was a dump record at all.
+    pub dump_seen: bool,
     /// Whether the record that ends a segmented dump was seen.
     pub end_seen: bool,
+    /// A dump record that went on behind the end which its length gave: where it begins and ends.
+    pub stretched: Option<(u64, u64)>,
+    /// What lengths were cut by: 4 GiB.
+    wrap: u64,
     /// Whether the data ended inside of a record; bytes that are missing at least.
     pub truncated: Option<u64>,
     /// Where the walk ended.
@@ -85,7 +91,10 @@ impl<'a> Walk<'a> {
             size_bytes: origin.size_bytes(),
             problems: Vec::new(),
             more_problems: 0,
+            dump_seen: false,
             end_seen: false,
+            stretched: None,
+            wrap: 1 << 32,
             truncated: None,
             ended_at: 0,
         }
@@ -139,6 +148,7 @@ impl<'a> Walk<'a> {
             let body_at = at + RECORD_HEAD as u64;
             let left = self.size_bytes.map(|size| size.saturating_sub(body_at));
             if tag == HEAP_DUMP || tag == HEAP_DUMP_SEGMENT {
+                self.dump_seen = true;
                 let length = self.dump_length(tag, length, left)?;
                 if !V::HEAP {
                     if !self.pass(at, length, left)? {
@@ -183,12 +193,12 @@ impl<'a> Walk<'a> {
     }
 
     /// The length of a dump record, which writers get wrong in two ways: lengths of 4 GiB and more are cut to their lower
-    /// 32 bits, and a writer that was killed leaves 0.
+    /// 32 bits, and a writer that was killed, or whose disk was full, leaves 0.
     fn dump_length(&mut self, tag: u8, length: u64, left: Option<u64>) -> io::Result<u64> {
         if let Some(left) = left
             && tag == HEAP_DUMP
-            && left >= 1 << 32
-            && (left - length.min(left)) % (1 << 32) == 0
+            && left >= self.wrap
+            && (left - length.min(left)).is_multiple_of(self.wrap)
         {
             return Ok(left);
         }
@@ -200,7 +210,21 @@ impl<'a> Walk<'a> {
         if matches!(next, HEAP_DUMP | HEAP_DUMP_SEGMENT | HEAP_DUMP_END) {
             return Ok(0);
         }
+        self.problem(
+            self.window.at(),
+            text!(
+                "the length of the dump was never written: its writer was interrupted, so its end is missing",
+                "转储的长度未写入：写入时被中断，末尾缺失"
+            ),
+        );
         Ok(left.unwrap_or(u64::MAX))
+    }
+
+    /// A record whose length was cut ends 4 GiB further on, or more.
+    fn stretch(&mut self, begun: u64, record_end: u64) -> u64 {
+        let record_end = record_end.saturating_add(self.wrap);
+        self.stretched = Some((begun, record_end));
+        record_end
     }
 
     /// Walks sub-records up to `record_end`. False if the walk is over.
@@ -211,6 +235,9 @@ impl<'a> Walk<'a> {
         may_overflow: bool,
         visitor: &mut V,
     ) -> io::Result<bool> {
+        let begun = self.window.at();
+        // The size of gzip is not known beforehand: there, only what follows shows that a length was cut.
+        let may_overflow = may_overflow && self.size_bytes.is_none();
         loop {
             // What the window holds of this record.
             let base = self.window.at();
@@ -245,6 +272,14 @@ impl<'a> Walk<'a> {
                 return Ok(false);
             }
             if at >= record_end {
+                // Classes, objects and arrays are in dump records alone.
+                let goes_on = may_overflow
+                    && self.window.ensure(1)?
+                    && matches!(self.window.bytes().first(), Some(0x20..=0x23));
+                if goes_on {
+                    record_end = self.stretch(begun, record_end);
+                    continue;
+                }
                 return Ok(true);
             }
             let left = record_end - at;
@@ -255,12 +290,9 @@ impl<'a> Walk<'a> {
                     if visitor.is_done() {
                         return Ok(false);
                     }
-                    if need as u64 > end - at {
-                        return Ok(false);
-                    }
                     if need as u64 > left {
-                        if may_overflow && self.size_bytes.is_none() {
-                            record_end = record_end.saturating_add(1 << 32);
+                        if may_overflow {
+                            record_end = self.stretch(begun, record_end);
                             continue;
                         }
                         self.problem(
@@ -270,10 +302,10 @@ impl<'a> Walk<'a> {
                                 "子记录需要 {need} 字节，而记录只剩 {left} 字节"
                             ),
                         );
-                        if !self.resume_behind(record_end)? {
-                            return Ok(false);
-                        }
-                        return Ok(true);
+                        return self.resume_behind(record_end);
+                    }
+                    if need as u64 > end - at {
+                        return Ok(false);
                     }
                     if !self.window.ensure(need)? {
                         return self.ends_inside(at, record_end);
@@ -281,7 +313,7 @@ impl<'a> Walk<'a> {
                 }
                 Step::Array { head, count, element_bytes, objects, reading } => {
                     let body = count * element_bytes as u64;
-                    if body + head as u64 > left && !(may_overflow && self.size_bytes.is_none()) {
+                    if body + head as u64 > left && !may_overflow {
                         self.problem(
                             at,
                             text!(
@@ -289,13 +321,10 @@ impl<'a> Walk<'a> {
                                 "数组为 {body} 字节，而记录只剩 {left} 字节"
                             ),
                         );
-                        if !self.resume_behind(record_end)? {
-                            return Ok(false);
-                        }
-                        return Ok(true);
+                        return self.resume_behind(record_end);
                     }
                     while body + head as u64 > record_end - at {
-                        record_end = record_end.saturating_add(1 << 32);
+                        record_end = self.stretch(begun, record_end);
                     }
                     self.window.consume(head);
                     if !self.array::<V, W>(body, element_bytes, objects, reading, visitor)? {
@@ -542,4 +571,94 @@ fn class_dump<V: Visitor, const W: usize>(bytes: &[u8], at: u64, visitor: &mut V
         },
     );
     Step::Done(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    const HEAD: &[u8] = b"JAVA PROFILE 1.0.1\0\0\0\0\x04\0\0\0\0\0\0\0\0";
+
+    #[derive(Default)]
+    struct Ids(Vec<u64>);
+
+    impl Visitor for Ids {
+        fn instance(&mut self, _at: u64, id: u64, _class: u64, _fields: &[u8]) {
+            self.0.push(id);
+        }
+
+        fn primitive_array(&mut self, _at: u64, id: u64, _kind: FieldType, _count: u32) -> Reading {
+            self.0.push(id);
+            Reading::Skip
+        }
+    }
+
+    fn instance(id: u32, fields: u32) -> Vec<u8> {
+        let (zero, class) = (0_u32.to_be_bytes(), 7_u32.to_be_bytes());
+        [&[0x21][..], &id.to_be_bytes(), &zero, &class, &fields.to_be_bytes(), &vec![0; fields as usize]]
+            .concat()
+    }
+
+    fn dump(tag: u8, length: usize, body: &[u8]) -> Vec<u8> {
+        [HEAD, &[tag, 0, 0, 0, 0], &(length as u32).to_be_bytes(), body].concat()
+    }
+
+    /// The ids that a walk shows, with what it learned.
+    fn walked(bytes: Vec<u8>, wrap: u64, end: u64) -> (Vec<u64>, Vec<Problem>, Option<(u64, u64)>) {
+        let origin = Origin::of_bytes(Path::new("dump"), bytes);
+        let header = Header::read(&origin).unwrap();
+        let mut walk = Walk::new(&origin, &header, origin.stream());
+        walk.wrap = wrap;
+        let mut ids = Ids::default();
+        let at = header.size_bytes;
+        walk.run(Place { at, record_end: at }, end, &mut ids).unwrap();
+        (ids.0, walk.problems, walk.stretched)
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_length_that_was_cut_is_seen_through_in_gzip_wherever_its_remainder_ends() {
+        for extra in 0..80 {
+            let mut body = instance(1, extra);
+            (2..=9).for_each(|id| body.extend(instance(id, 3)));
+            let zero = 0_u32.to_be_bytes();
+            body.extend(
+                [&[0x23][..], &10_u32.to_be_bytes(), &zero, &150_u32.to_be_bytes(), &[8], &[0; 150]].concat(),
+            );
+            body.extend(instance(11, 0));
+            let bytes = dump(HEAP_DUMP, body.len() % 64, &body);
+            let (ids, problems, stretched) = walked(gzip(&bytes), 64, u64::MAX);
+            // A remainder of nothing is what a writer leaves that was interrupted.
+            let said = usize::from(body.len().is_multiple_of(64));
+            assert_eq!((ids, problems.len()), ((1..=11).collect(), said), "{extra}: {problems:?}");
+            if said == 0 {
+                let begun = (HEAD.len() + RECORD_HEAD) as u64;
+                assert_eq!(stretched, Some((begun, begun + body.len() as u64)), "{extra}");
+            }
+            let (ids, problems, _) = walked(bytes, 64, u64::MAX);
+            assert_eq!((ids, problems), ((1..=11).collect(), Vec::new()), "{extra}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_breaks_off_at_the_end_of_a_part_is_told() {
+        let mut body = [instance(1, 3), instance(2, 9)].concat();
+        body.truncate(body.len() - 4);
+        let bytes = [dump(HEAP_DUMP_SEGMENT, body.len(), &body), vec![HEAP_DUMP_END; RECORD_HEAD]].concat();
+        let end = (HEAD.len() + RECORD_HEAD + body.len()) as u64;
+        let (ids, problems, _) = walked(bytes, 1 << 32, end);
+        assert_eq!(ids, [1]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+    }
 }
