@@ -1,4 +1,5 @@
-//! The doctor's memory follows the buffers of a dump, and each costs little. Alone in this process, since it counts all bytes.
+//! The doctor's memory follows the buffers of a dump, and each costs little; a hostile dump costs no more than a fixed sum.
+//! Alone in this process and one after the other, since it counts all bytes.
 
 #[path = "dumps/writer.rs"]
 #[allow(dead_code, reason = "other shapes are for other tests")]
@@ -9,7 +10,7 @@ use std::alloc::System;
 use weir_budget::{CountingAllocator, allocated_bytes, peak_allocated_bytes, reset_peaks};
 use weir_doctor::account::{Account, Class};
 use weir_doctor::heap::{Heap, Options, Progress};
-use writer::{CACHED, GARBAGE, IN_FLIGHT, LEAKED, Shape, Value, broker};
+use writer::{CACHED, GARBAGE, IN_FLIGHT, LEAKED, Shape, Value, Writer, broker};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<System> = CountingAllocator::new(System);
@@ -50,6 +51,48 @@ fn with_many() -> Vec<u8> {
     w.finish(Shape { segment: Some(1_000), ..Shape::JDK_17 })
 }
 
+/// Most of what tables of classes may cost.
+const HOSTILE_BYTES: u64 = 64 << 20;
+
+/// Classes that inherit a million fields each, symbols and static fields that seem to be of interest, without end.
+fn hostile() -> Vec<u8> {
+    let mut w = Writer::new(4);
+    let names: Vec<String> = (0..65_535).map(|number| format!("f{}", number % 100)).collect();
+    let fields: Vec<(&str, u8)> = names.iter().map(|name| (name.as_str(), 2)).collect();
+    w.class("java/lang/Object", "", &[], &[]);
+    for depth in 0..15 {
+        let parent = if depth == 0 { "java/lang/Object".into() } else { format!("deep/C{}", depth - 1) };
+        w.class(&format!("deep/C{depth}"), &parent, &fields, &[]);
+    }
+    let statics = vec![("size", Value::Long(1)); 65_535];
+    for number in 0..8 {
+        w.class(&format!("wide/W{number}"), "java/lang/Object", &[], &statics);
+    }
+    // Each is 4 MiB of references for whoever lists them.
+    for number in 0..2_000 {
+        w.class(&format!("leaf/L{number}"), "deep/C14", &[], &[]);
+    }
+    for number in 0..40_000 {
+        w.symbol(&format!("java/nio/Direct{number}{}", "x".repeat(400)));
+    }
+    let object = w.new_id();
+    w.instance(object, "leaf/L1", &[]);
+    w.finish(Shape { id_bytes: 4, segment: Some(100), ..Shape::JDK_17 })
+}
+
+fn a_hostile_dump_costs_a_fixed_sum(options: &Options) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hostile.hprof");
+    std::fs::write(&path, hostile()).unwrap();
+    let at_start = allocated_bytes();
+    reset_peaks();
+    let heap = Heap::read(&path, options, &Progress::default()).unwrap();
+    let peak = peak_allocated_bytes() - at_start;
+    assert!(heap.condition.overflow && !heap.condition.is_complete(), "{:?}", heap.condition);
+    assert!(peak < HOSTILE_BYTES, "{peak} bytes");
+    println!("{peak} bytes at most for a hostile dump");
+}
+
 #[test]
 fn tens_of_thousands_of_buffers_cost_some_hundred_bytes_each() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,4 +116,7 @@ fn tens_of_thousands_of_buffers_cost_some_hundred_bytes_each() {
     assert_eq!(owner("app.Node.held").sum.count, BUFFERS as u64 / 2 + 1);
     assert!(peak < FIXED_BYTES + BYTES_EACH * BUFFERS as u64, "{peak} bytes for {BUFFERS} buffers");
     println!("{peak} bytes at most, {} of each buffer", (peak - FIXED_BYTES.min(peak)) / BUFFERS as u64);
+
+    drop((heap, account));
+    a_hostile_dump_costs_a_fixed_sum(&options);
 }

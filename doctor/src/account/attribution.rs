@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::ThreadRole;
-use crate::heap::{Books, Heap, Held};
+use crate::heap::{Allocation, Books, Heap, Held};
 use crate::language::{Text, text};
+
+use super::Class;
 
 /// What one thread has in temporary buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +159,9 @@ fn pattern(name: &str) -> String {
 
 pub(super) fn attribute(heap: &Heap, whole_bytes: u64) -> (Vec<ThreadUse>, Vec<Group>) {
     let mut uses: BTreeMap<Option<usize>, ThreadUse> = BTreeMap::new();
-    for allocation in &heap.allocations {
+    let temporary =
+        |allocation: &&Allocation| matches!(Class::of(allocation), Class::Cached | Class::InFlight);
+    for allocation in heap.allocations.iter().filter(temporary) {
         let (thread, frame) = match &allocation.held {
             Held::Cached(thread) => (*thread, None),
             Held::InFlight(thread, frame) => (*thread, Some(frame)),

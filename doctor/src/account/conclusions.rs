@@ -154,10 +154,8 @@ pub(super) fn conclude(heap: &Heap, account: &Account) -> Vec<Conclusion> {
         let why = if complete {
             text!("the dump has no stacks", "转储中没有线程栈")
         } else {
-            {
-                let damage = damage();
-                text!("the dump has no stacks: {damage}", "转储中没有线程栈：{damage}"; damage)
-            }
+            let damage = damage();
+            text!("the dump has no stacks: {damage}", "转储中没有线程栈：{damage}"; damage)
         };
         add("in_flight", in_flight, Holds::No, why);
     } else if complete {
@@ -168,13 +166,25 @@ pub(super) fn conclude(heap: &Heap, account: &Account) -> Vec<Conclusion> {
 
     let holders =
         text!("who holds the other buffers, and which are garbage", "其余缓冲区由谁持有，哪些是垃圾");
-    if complete {
+    if condition.proves_garbage() {
         add(
             "holders",
             holders,
             Holds::Yes,
             text!("every reference of the dump was looked at", "已检查转储中的每个引用"),
         );
+    } else if complete {
+        let why = match heap.condition.thread_roots {
+            0 => text!(
+                "the dump has no stacks: what only a stack holds has no holder here",
+                "转储中没有线程栈：仅由线程栈持有的缓冲区在此没有持有者"
+            ),
+            _ => text!(
+                "the dump lacks the stacks of virtual threads, as JDK 21 and before write it: what only they hold has no holder here",
+                "转储中缺少虚拟线程的栈（JDK 21 及更早版本如此）：仅由其持有的缓冲区在此没有持有者"
+            ),
+        };
+        add("holders", holders, Holds::AtLeast, why);
     } else {
         let damage = damage();
         let why = text!(

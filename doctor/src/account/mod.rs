@@ -70,15 +70,19 @@ impl Class {
             (Held::Objects(holder), Books::None) if holder.owner.starts_with("jdk.internal.jimage.") => {
                 Self::Image
             }
+            // An arena frees it, so it is there whether a holder was found or not.
+            (Held::Unknown, Books::None) if !is_segment(allocation) => Self::Unknown,
             (_, Books::None) => Self::Foreign,
-            (Held::Objects(_), Books::Direct) if allocation.class.starts_with("jdk.internal.foreign.") => {
-                Self::Foreign
-            }
+            (Held::Objects(_), Books::Direct) if is_segment(allocation) => Self::Foreign,
             (Held::Objects(_), Books::Direct) => Self::Held,
             (Held::Garbage, Books::Direct) => Self::Garbage,
             (Held::Unknown, Books::Direct) => Self::Unknown,
         }
     }
+}
+
+fn is_segment(allocation: &Allocation) -> bool {
+    allocation.class.starts_with("jdk.internal.foreign.")
 }
 
 /// A sum of allocations.
@@ -94,8 +98,8 @@ pub struct Sum {
 
 impl Sum {
     fn add(&mut self, allocation: &Allocation) {
-        self.bytes = self.bytes.saturating_add(allocation.bytes);
-        self.capacity_bytes = self.capacity_bytes.saturating_add(allocation.capacity);
+        self.bytes += allocation.bytes;
+        self.capacity_bytes += allocation.capacity;
         self.count += 1;
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 
 use crate::hprof::{Header, Origin};
 
+use super::collect::VirtualThreads;
 use super::files::file_name;
 use super::holders::{Graph, Reached, Step, Way};
 use super::naming::Naming;
@@ -13,7 +14,7 @@ use super::natives::{Natives, Role};
 use super::read::{First, Sought, starts};
 use super::symbols::{Frame, Front};
 use super::text::{Answer, Texts};
-use super::{Allocation, Books, Condition, Heap, Held, Name, Thread};
+use super::{Allocation, Books, Condition, Heap, Held, Name, Thread, Unheld};
 
 /// What the passes found.
 pub(super) struct Found {
@@ -36,7 +37,7 @@ impl Found {
         let reached = self.graph.reached(&self.first.classes, true);
         let front = Front { origin, header, end: self.first.symbols_end };
         let naming = self.naming(&front, &reached, &names)?;
-        let allocations = self.allocations(&naming, &reached, condition.is_complete());
+        let (allocations, unheld) = self.allocations(&naming, &reached, &condition);
         let mut ids: Vec<u64> = self.natives.buffers.iter().map(|buffer| buffer.id).collect();
         ids.sort_unstable();
         let viewed = self.natives.buffers.iter().filter_map(|buffer| match buffer.role {
@@ -56,11 +57,12 @@ impl Found {
             objects: self.first.object_count,
             classes: self.first.classes.list.len(),
             threads: threads.collect(),
-            virtual_threads: self.first.virtual_threads,
+            virtual_threads: self.first.virtual_threads.count,
             caches: self.natives.cache_count,
             lost_caches: self.natives.lost_caches,
             torn_caches: self.natives.torn_caches,
             allocations,
+            unheld,
             views,
             lost_views: lost,
             statics: self.natives.statics.clone(),
@@ -88,12 +90,13 @@ impl Found {
             id_bytes: header.id_bytes,
             time_ms: header.time_ms,
             truncated: outcome.truncated,
-            end_missing: header.version == 2 && !outcome.end_seen,
+            end_missing: !outcome.has_end(header),
             problems: outcome.problems,
             more_problems: outcome.more_problems,
             gzip_problem: origin.problem().cloned(),
             roots: self.first.roots,
             thread_roots: self.first.thread_roots.len(),
+            stacks_missing: self.are_stacks_missing(),
             names_redacted: !names.is_empty() && names.iter().all(Option::is_none),
             numbers_redacted: !buffers.is_empty()
                 && buffers.iter().all(|buffer| buffer.capacity == 0 && buffer.address == 0),
@@ -102,6 +105,18 @@ impl Found {
             passes: self.passes,
             bytes_read: self.bytes_read,
         }
+    }
+
+    /// A dump may lack all stacks; JDK 21 and before leave out those of virtual threads that do not run.
+    fn are_stacks_missing(&self) -> bool {
+        let VirtualThreads { unmounted, carried, .. } = &self.first.virtual_threads;
+        if *unmounted == 0 {
+            return self.first.thread_roots.is_empty() && !self.natives.threads.is_empty();
+        }
+        let others =
+            self.natives.threads.iter().map(|thread| thread.id).chain(carried.iter().map(|(id, _)| *id));
+        let others: HashSet<u64> = others.collect();
+        self.first.thread_roots.iter().all(|(id, _, _)| others.contains(id))
     }
 
     /// The way down to a buffer that was sought.
@@ -129,7 +144,13 @@ impl Found {
         };
         let symbols = front.symbols(&self.symbols(reached, &stacks, &class_of_serial))?;
         let threads = self.natives.threads.iter().enumerate();
-        let thread_index = threads.map(|(index, thread)| (thread.id, index)).collect();
+        let mut thread_index: HashMap<u64, usize> =
+            threads.map(|(index, thread)| (thread.id, index)).collect();
+        for (thread, carrier) in &self.first.virtual_threads.carried {
+            if let Some(index) = thread_index.get(carrier).copied() {
+                thread_index.insert(*thread, index);
+            }
+        }
         let shared = RefCell::default();
         Ok(Naming {
             classes,
@@ -137,6 +158,7 @@ impl Found {
             stacks,
             thread_of_serial,
             thread_index,
+            has_virtual_threads: self.first.virtual_threads.count > 0,
             class_of_serial,
             names,
             shared,
@@ -173,7 +195,15 @@ impl Found {
         symbols
     }
 
-    fn allocations(&self, naming: &Naming<'_>, reached: &Reached<'_>, complete: bool) -> Vec<Allocation> {
+    /// Also sums up buffers that have no cleaner and that nothing holds.
+    fn allocations(
+        &self,
+        naming: &Naming<'_>,
+        reached: &Reached<'_>,
+        condition: &Condition,
+    ) -> (Vec<Allocation>, Unheld) {
+        let complete = condition.proves_garbage();
+        let mut unheld = Unheld::default();
         let classes = &self.first.classes;
         let doubtful = self.graph.doubtful(classes);
         let mut sought = self.sought.iter().peekable();
@@ -210,6 +240,11 @@ impl Found {
                     naming.held(&self.graph, sought, starts, &way, complete, known)
                 }
             };
+            if held == Held::Garbage && buffer.role == Role::Foreign {
+                unheld.count += 1;
+                unheld.bytes += bytes;
+                continue;
+            }
             if let (Held::Objects(holder), Some(sought)) = (&held, sought) {
                 let place = allocations.len();
                 let best = largest.entry((holder.owner.clone(), books)).or_insert((place, sought));
@@ -252,6 +287,6 @@ impl Found {
             held: if complete { Held::Garbage } else { Held::Unknown },
             file: None,
         }));
-        allocations
+        (allocations, unheld)
     }
 }

@@ -126,6 +126,14 @@ impl Chunks {
         self.list.sort_by_key(|chunk| chunk.from.at);
     }
 
+    /// A dump record that begins at `from` ends at `to`, which was not known when chunks began in it.
+    pub(crate) fn stretch(&mut self, from: u64, to: u64) {
+        let inside = self.list.iter_mut().map(|chunk| &mut chunk.from);
+        for place in inside.filter(|place| place.at > from && place.at < to && place.record_end > place.at) {
+            place.record_end = to;
+        }
+    }
+
     /// The parts that may have one of the `wanted` objects, or a reference to one of the `targets`; and their bytes.
     pub(crate) fn select(&self, wanted: &IdSet, targets: &IdSet) -> (Vec<Part>, u64) {
         let mut pages = Pages::default();

@@ -13,6 +13,16 @@ use super::pass::PartVisitor;
 const MAX_DEPTH: usize = 200;
 /// Classes that are kept. A large application server has 100,000.
 const MAX_CLASSES: usize = 1 << 20;
+/// Fields of all classes that are kept, each once.
+const MAX_FIELDS: usize = 1 << 20;
+/// Static fields that are kept before it is known whose they are.
+const MAX_STATICS: usize = 1 << 18;
+/// Fields of all classes with those of their superclasses, which are what layouts are made of.
+const MAX_LAYOUT_FIELDS: usize = 1 << 24;
+/// References in all layouts.
+const MAX_REFERENCES: usize = 1 << 22;
+/// Bytes of symbols that are kept, their places included.
+const MAX_SYMBOL_BYTES: usize = 4 << 20;
 
 /// What an object is to the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +58,6 @@ pub(crate) enum Kind {
 
 /// Names of classes and fields that the account asks for; symbols with other names are not kept.
 const SYMBOLS: &[&str] = &[
-    "java/lang/Object",
     "java/lang/Thread",
     "java/lang/BaseVirtualThread",
     "java/lang/VirtualThread",
@@ -63,6 +72,7 @@ const SYMBOLS: &[&str] = &[
     "jdk/internal/ref/Cleaner",
     "sun/misc/Cleaner",
     "java/lang/ref/Reference",
+    "java/lang/ref/SoftReference",
     "java/util/concurrent/atomic/AtomicLong",
     "java/lang/String",
     "java/io/File",
@@ -72,17 +82,16 @@ const SYMBOLS: &[&str] = &[
     "jdk/internal/misc/VM",
     "sun/misc/VM",
     "name",
-    "tid",
     "threadLocals",
     "inheritableThreadLocals",
     "holder",
+    "carrierThread",
     "terminatingThreadLocals",
     "table",
     "value",
     "coder",
     "offset",
     "count",
-    "start",
     "buffers",
     "cleaner",
     "att",
@@ -95,8 +104,6 @@ const SYMBOLS: &[&str] = &[
     "position",
     "thunk",
     "next",
-    "prev",
-    "discovered",
     "referent",
     "size",
     "cap",
@@ -112,7 +119,6 @@ const SYMBOLS: &[&str] = &[
     "COUNT",
     "totalSize",
     "MAX_CACHED_BUFFER_SIZE",
-    "directMemory",
     "pageAlignDirectMemory",
     "min",
     "length",
@@ -180,10 +186,11 @@ pub(crate) struct Classes {
     fields: Vec<(u64, FieldType)>,
     names: HashMap<u64, (u32, u64)>,
     pub(crate) symbols: HashMap<u64, String>,
+    symbol_bytes: usize,
     pub(crate) statics: Vec<Static>,
     /// Where the last symbol or frame was seen.
     pub(crate) symbols_end: u64,
-    /// More classes than are kept.
+    /// More classes, fields or symbols than are kept.
     pub(crate) overflow: bool,
     /// Whether the walk ends with the first object.
     stop_at_objects: bool,
@@ -204,6 +211,7 @@ impl Classes {
             fields: Vec::new(),
             names: HashMap::new(),
             symbols: HashMap::new(),
+            symbol_bytes: 0,
             statics: Vec::new(),
             symbols_end: 0,
             overflow: false,
@@ -220,16 +228,31 @@ impl Classes {
         }
         let mut layouts = Vec::with_capacity(self.list.len());
         let mut references = Vec::new();
+        let mut left = MAX_LAYOUT_FIELDS;
         for index in 0..self.list.len() {
+            let fields = self.chain(index).map(|class| self.own_fields(class).len() + 1).sum();
+            match left.checked_sub(fields).filter(|_| references.len() + fields <= MAX_REFERENCES) {
+                Some(less) => left = less,
+                None => {
+                    self.overflow = true;
+                    layouts.push(Layout { kind: Kind::Other, from: 0, count: 0 });
+                    continue;
+                }
+            }
             let kind = self.kind_of(index);
             let from = references.len();
             // A buffer's own references are understood one by one; these others hold no memory of applications.
             let followed = !matches!(kind, Kind::Direct | Kind::Deallocator | Kind::Unmapper | Kind::Cleaner);
             let mut offset = 0;
+            // A soft reference keeps its object until memory is short; the others of its kind do not.
+            let mut keeps = false;
             for class in self.chain(index) {
-                let weak = self.known_name(class) == "java/lang/ref/Reference";
-                for (_, field) in self.own_fields(class) {
-                    if *field == FieldType::Object && followed && !weak {
+                let class_name = self.known_name(class);
+                keeps |= class_name == "java/lang/ref/SoftReference";
+                let of_collector = class_name == "java/lang/ref/Reference";
+                for (name, field) in self.own_fields(class) {
+                    let held = || !of_collector || keeps && self.symbol(*name) == "referent";
+                    if *field == FieldType::Object && followed && held() {
                         references.push(offset as u32);
                     }
                     offset += field.size_bytes(self.id_bytes);
@@ -239,7 +262,7 @@ impl Classes {
         }
         (self.layouts, self.references) = (layouts, references);
         let wanted = |class: &Class| {
-            let name = self.symbols.get(&class.name).map_or("", String::as_str);
+            let name = self.symbol(class.name);
             matches!(
                 name,
                 "java/nio/Bits"
@@ -312,9 +335,14 @@ impl Classes {
             .unwrap_or_default()
     }
 
+    /// A symbol's text if it is one that the account asks for.
+    fn symbol(&self, id: u64) -> &str {
+        self.symbols.get(&id).map_or("", String::as_str)
+    }
+
     /// The class's name if it is one that the account asks for.
     pub(crate) fn known_name(&self, index: usize) -> &str {
-        self.list.get(index).and_then(|class| self.symbols.get(&class.name)).map_or("", String::as_str)
+        self.list.get(index).map_or("", |class| self.symbol(class.name))
     }
 
     /// The class with this id.
@@ -419,6 +447,18 @@ impl Classes {
         })
     }
 
+    fn keep_symbol(&mut self, id: u64, bytes: &[u8]) {
+        if !is_known(bytes) {
+            return;
+        }
+        self.symbol_bytes += bytes.len() + 64;
+        if self.symbol_bytes > MAX_SYMBOL_BYTES {
+            self.overflow = true;
+            return;
+        }
+        self.symbols.insert(id, String::from_utf8_lossy(bytes).into_owned());
+    }
+
     /// An object was seen, so all classes were, as HotSpot writes them.
     fn object(&mut self) {
         self.done |= self.stop_at_objects;
@@ -432,11 +472,9 @@ impl Visitor for Classes {
         if bytes.contains(&b'.') {
             let slashed: Vec<u8> =
                 bytes.iter().map(|byte| if *byte == b'.' { b'/' } else { *byte }).collect();
-            if is_known(&slashed) {
-                self.symbols.insert(id, String::from_utf8_lossy(&slashed).into_owned());
-            }
-        } else if is_known(bytes) {
-            self.symbols.insert(id, String::from_utf8_lossy(bytes).into_owned());
+            self.keep_symbol(id, &slashed);
+        } else {
+            self.keep_symbol(id, bytes);
         }
     }
 
@@ -460,19 +498,23 @@ impl Visitor for Classes {
         if self.by_id.get(dump.id).is_some() {
             return;
         }
-        if self.list.len() >= MAX_CLASSES {
-            self.overflow = true;
-            return;
-        }
         let from = self.fields.len();
         self.fields.extend(dump.fields());
+        if self.list.len() >= MAX_CLASSES || self.fields.len() > MAX_FIELDS {
+            self.overflow = true;
+            self.fields.truncate(from);
+            return;
+        }
         let fields = (from, self.fields.len());
         self.by_id.insert(dump.id, self.list.len() as u32);
         self.list.push(Class { id: dump.id, super_id: dump.super_id, name: 0, serial: 0, fields });
         for (name, kind, value) in dump.statics() {
             // Names come before classes; those of classes that are not asked for go when all are known.
             if self.symbols.contains_key(&name) {
-                self.statics.push(Static { class: dump.id, name, kind, value });
+                self.overflow |= self.statics.len() >= MAX_STATICS;
+                if self.statics.len() < MAX_STATICS {
+                    self.statics.push(Static { class: dump.id, name, kind, value });
+                }
             }
         }
     }

@@ -25,6 +25,40 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
 }
 
+/// Virtual threads are counted, since there may be millions.
+#[derive(Debug, Default)]
+pub(crate) struct VirtualThreads {
+    pub(crate) count: u64,
+    /// Those that have begun, are not over, and lie in the heap with their stacks.
+    pub(crate) unmounted: u64,
+    /// Those that run: the thread and what carries it.
+    pub(crate) carried: Vec<(u64, u64)>,
+}
+
+impl VirtualThreads {
+    /// Carriers are platform threads, of which a JVM has some hundred.
+    const MAX_CARRIED: usize = 1 << 16;
+
+    fn see(&mut self, classes: &Classes, class: usize, id: u64, fields: &[u8]) {
+        const NEW: i64 = 0;
+        const TERMINATED: i64 = 99;
+        let value = |name: &str| classes.value(class, fields, "java/lang/VirtualThread", name);
+        self.count += 1;
+        match value("carrierThread").unwrap_or(0).cast_unsigned() {
+            0 => self.unmounted += u64::from(!matches!(value("state"), None | Some(NEW | TERMINATED))),
+            carrier if self.carried.len() < Self::MAX_CARRIED => self.carried.push((id, carrier)),
+            _ => {}
+        }
+    }
+
+    /// Takes over what another part of the dump has.
+    pub(crate) fn add(&mut self, other: &mut Self) {
+        self.count += other.count;
+        self.unmounted += other.unmounted;
+        self.carried.append(&mut other.carried);
+    }
+}
+
 /// What an arena holds at most: places in it are 32 bits.
 const MAX_ARENA: usize = u32::MAX as usize;
 
@@ -38,7 +72,7 @@ pub(crate) struct Collector<'a> {
     arena: Vec<u8>,
     pub(crate) chunks: Chunks,
     pub(crate) thread_roots: Vec<(u64, u32, u32)>,
-    pub(crate) virtual_threads: u64,
+    pub(crate) virtual_threads: VirtualThreads,
     pub(crate) object_count: u64,
     pub(crate) roots: u64,
     /// A class was seen that the classes' walk had not found.
@@ -67,7 +101,7 @@ impl<'a> Collector<'a> {
             arena: Vec::new(),
             chunks: Chunks::new(chunk_bytes),
             thread_roots: Vec::new(),
-            virtual_threads: 0,
+            virtual_threads: VirtualThreads::default(),
             object_count: 0,
             roots: 0,
             late_classes: false,
@@ -101,11 +135,6 @@ impl<'a> Collector<'a> {
 impl Visitor for Collector<'_> {
     fn utf8(&mut self, _id: u64, _bytes: &[u8]) {
         self.symbols_end = self.place.at;
-    }
-
-    fn load_class(&mut self, _serial: u32, class: u64, _name: u64) {
-        // Classes that are loaded and not dumped are none of ours.
-        let _ = class;
     }
 
     fn frame(&mut self, _frame: u64, _method: u64, _class_serial: u32) {
@@ -144,7 +173,7 @@ impl Visitor for Collector<'_> {
         }
         match layout.kind {
             Kind::Other | Kind::String | Kind::File | Kind::Path => {}
-            Kind::VirtualThread => self.virtual_threads += 1,
+            Kind::VirtualThread => self.virtual_threads.see(classes, index, id, fields),
             Kind::Counter if !self.counters.contains(id) => {}
             kind => {
                 self.keep(at, id, index, kind, fields);

@@ -1,7 +1,7 @@
 //! Who holds a buffer: referrers of referrers, up to a static field, a thread, or another root.
 //!
 //! A dump has references in one direction only, so each level upwards costs a pass; the chunks' bitmaps keep it short.
-//! References that do not keep an object alive (`Reference.referent`) are not followed.
+//! References that do not keep an object alive (`Reference.referent`, but of soft ones) are not followed.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,6 +12,8 @@ use super::search::{By, MAX_REFERRERS, Referrer};
 
 /// Objects whose referrers are asked for in one pass.
 pub(crate) const MAX_FRONTIER: usize = 1 << 18;
+/// Referrers that all passes together keep.
+const MAX_KEPT: usize = 1 << 21;
 /// Different steps of a way that are kept; a longer way loses those in the middle.
 const MAX_STEPS: u8 = 48;
 /// No path, or no step.
@@ -178,14 +180,18 @@ impl Graph {
         }
     }
 
-    /// Takes over what a pass found: what was looked for, in order, how many referrers each has, and the first of them.
-    pub(crate) fn add(&mut self, targets: &[u64], counts: &[u32], mut referrers: Vec<Referrer>) {
+    /// Takes over what a pass found: what was looked for, in order, how many referrers each has, and the first of them. False if
+    /// that is more than is kept.
+    pub(crate) fn add(&mut self, targets: &[u64], counts: &[u32], mut referrers: Vec<Referrer>) -> bool {
         referrers.sort_unstable();
         let mut last = (0, 0);
         referrers.retain(|referrer| {
             last = if last.0 == referrer.target { (last.0, last.1 + 1) } else { (referrer.target, 1) };
             last.1 <= MAX_REFERRERS
         });
+        let room = MAX_KEPT.saturating_sub(self.referrers.len());
+        let fits = referrers.len() <= room;
+        referrers.truncate(room);
         self.referrers.append(&mut referrers);
         // Runs that are in order are merged.
         self.referrers.sort();
@@ -195,6 +201,7 @@ impl Graph {
         self.overfull.extend(more);
         self.searched.extend(targets);
         self.searched.sort();
+        fits
     }
 
     /// The place of an object's first referrer.

@@ -1,17 +1,33 @@
 //! Sets and maps of object ids, made for a lookup per object of a dump.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+/// An odd number that whoever writes a dump cannot know, lest its ids all fall into one place.
+fn multiplier() -> u64 {
+    static MULTIPLIER: OnceLock<u64> = OnceLock::new();
+    *MULTIPLIER.get_or_init(|| RandomState::new().hash_one(0) | 1)
+}
+
 /// Spreads ids, which are multiples of 8 and close to each other.
 #[inline(always)]
-fn spread(id: u64) -> u64 {
-    (id >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn spread(id: u64, multiplier: u64) -> u64 {
+    (id >> 2).wrapping_mul(multiplier)
 }
 
 /// Id to number, open addressing. The id 0 is no object and never in it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct IdMap {
     slots: Vec<(u64, u32)>,
+    multiplier: u64,
     shift: u32,
     count: usize,
+}
+
+impl Default for IdMap {
+    fn default() -> Self {
+        Self { slots: Vec::new(), multiplier: multiplier(), shift: 0, count: 0 }
+    }
 }
 
 impl IdMap {
@@ -21,7 +37,7 @@ impl IdMap {
             return None;
         }
         let mask = self.slots.len() - 1;
-        let mut at = (spread(id) >> self.shift) as usize;
+        let mut at = (spread(id, self.multiplier) >> self.shift) as usize;
         loop {
             let (key, value) = self.slots[at & mask];
             if key == id {
@@ -48,7 +64,7 @@ impl IdMap {
             }
         }
         let mask = self.slots.len() - 1;
-        let mut at = (spread(id) >> self.shift) as usize;
+        let mut at = (spread(id, self.multiplier) >> self.shift) as usize;
         loop {
             let slot = &mut self.slots[at & mask];
             if slot.0 == 0 {
@@ -83,7 +99,7 @@ impl IdSet {
         let mut set = Self { map: IdMap::default(), bits: vec![0; 1 << (Self::BITS - 6)], sorted };
         for (place, id) in set.sorted.iter().enumerate() {
             set.map.insert(*id, place as u32);
-            let bit = spread(*id) >> (64 - Self::BITS);
+            let bit = spread(*id, set.map.multiplier) >> (64 - Self::BITS);
             set.bits[(bit >> 6) as usize] |= 1 << (bit & 63);
         }
         set
@@ -91,7 +107,7 @@ impl IdSet {
 
     #[inline(always)]
     pub(crate) fn contains(&self, id: u64) -> bool {
-        let bit = spread(id) >> (64 - Self::BITS);
+        let bit = spread(id, self.map.multiplier) >> (64 - Self::BITS);
         self.bits.get((bit >> 6) as usize).is_some_and(|word| word >> (bit & 63) & 1 == 1)
             && self.map.get(id).is_some()
     }

@@ -66,7 +66,7 @@ pub struct Condition {
     pub time_ms: u64,
     /// Whether the dump ends inside of a record; bytes that are missing at least.
     pub truncated: Option<u64>,
-    /// A dump in segments that lacks its last record.
+    /// A dump in segments that lacks its last record, or one that lacks all of its objects.
     pub end_missing: bool,
     /// Records that could not be read.
     pub problems: Vec<Problem>,
@@ -78,6 +78,8 @@ pub struct Condition {
     pub roots: u64,
     /// Roots that are threads.
     pub thread_roots: usize,
+    /// Whether stacks are missing that the JVM had: all of them, or those of virtual threads that do not run (JDK 21 and before).
+    pub stacks_missing: bool,
     /// Whether all names of threads are gone, as a redacted dump has them.
     pub names_redacted: bool,
     /// Whether all numbers are gone.
@@ -100,6 +102,11 @@ impl Condition {
             && self.problems.is_empty()
             && self.gzip_problem.is_none()
             && !self.overflow
+    }
+
+    /// Whether what nothing was found to hold is garbage.
+    pub fn proves_garbage(&self) -> bool {
+        self.is_complete() && !self.stacks_missing
     }
 }
 
@@ -182,6 +189,16 @@ pub struct Allocation {
     pub file: Option<String>,
 }
 
+/// Buffers without a cleaner that nothing holds. Temporary buffers of JDK 24 and later that were given back look so until the
+/// next collection. If the memory of one is still there, no Java object knows of it: none of them is an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unheld {
+    /// Buffers.
+    pub count: u64,
+    /// Their capacities.
+    pub bytes: u64,
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Heap {
@@ -203,6 +220,8 @@ pub struct Heap {
     pub torn_caches: u64,
     /// Every allocation, in the order of the dump.
     pub allocations: Vec<Allocation>,
+    /// What looks like an allocation and is none.
+    pub unheld: Unheld,
     /// Views of allocations, which hold no bytes of their own.
     pub views: u64,
     /// Views whose buffer the dump does not have.

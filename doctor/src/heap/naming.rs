@@ -9,7 +9,7 @@ use super::classes::Classes;
 use super::holders::{Graph, Step, Way};
 use super::read::{ALL_LEVELS, Sought};
 use super::symbols::Frame;
-use super::{Held, Holder, Name};
+use super::{Books, Held, Holder, Name};
 
 /// Makes texts of ids.
 pub(super) struct Naming<'a> {
@@ -17,7 +17,9 @@ pub(super) struct Naming<'a> {
     pub(super) symbols: HashMap<u64, String>,
     pub(super) stacks: HashMap<u32, Vec<Frame>>,
     pub(super) thread_of_serial: HashMap<u32, (u64, u32)>,
+    /// By object; virtual threads stand for what carries them.
     pub(super) thread_index: HashMap<u64, usize>,
+    pub(super) has_virtual_threads: bool,
     pub(super) class_of_serial: HashMap<u32, usize>,
     pub(super) names: &'a [Option<String>],
     /// Names that many allocations have.
@@ -76,14 +78,28 @@ impl Naming<'_> {
     ) -> Held {
         let only_frames = !graph.is_held_by_more_than_frames(starts.clone());
         let frames = graph.frames(starts.clone());
-        if only_frames && !frames.is_empty() && starts.take(2).count() == 1 {
-            let io = |text: &str| text.starts_with("sun.nio.ch.");
-            let frames: Vec<_> = frames.iter().map(|(serial, frame)| self.frame(*serial, *frame)).collect();
-            if frames.iter().all(|(_, text)| text.is_empty() || io(text))
-                && let Some((thread, text)) = frames.into_iter().find(|(_, text)| io(text))
-            {
-                return Held::InFlight(thread, text);
-            }
+        let frames: Vec<_> = frames.iter().map(|(serial, frame)| self.frame(*serial, *frame)).collect();
+        let is_io = |text: &str| text.starts_with("sun.nio.ch.");
+        // A mapped file is never a temporary buffer, whoever writes it out.
+        let may_be_temporary = sought.books != Books::Mapped;
+        if may_be_temporary
+            && only_frames
+            && starts.take(2).count() == 1
+            && frames.iter().all(|(_, text)| text.is_empty() || is_io(text))
+            && let Some((thread, text)) = frames.iter().find(|(_, text)| is_io(text))
+        {
+            return Held::InFlight(*thread, text.clone());
+        }
+        if may_be_temporary && self.is_scattered(way) {
+            let root = way.steps.first().and_then(|(step, _)| match *step {
+                Step::Root(Root::JavaFrame { thread, frame } | Root::JniLocal { thread, frame }) => {
+                    Some(self.frame(thread, frame))
+                }
+                _ => None,
+            });
+            let frame = frames.into_iter().chain(root).find(|(_, text)| is_io(text));
+            let (thread, text) = frame.unwrap_or_else(|| (None, "sun.nio.ch.IOVecWrapper".into()));
+            return Held::InFlight(thread.or_else(|| self.thread_of(way)), text);
         }
         if way.steps.is_empty() {
             return if complete { Held::Garbage } else { Held::Unknown };
@@ -93,6 +109,14 @@ impl Naming<'_> {
         }
         let thread = self.thread_of(way);
         Held::Objects(Holder { owner: self.owner(way), path: Vec::new(), complete: way.complete, thread })
+    }
+
+    /// Whether a buffer is one of several that a thread reads or writes at once: these lie in an object that the thread keeps.
+    fn is_scattered(&self, way: &Way) -> bool {
+        let [.., (Step::Field { class, name, .. }, _), (Step::Element { .. }, _)] = way.steps[..] else {
+            return false;
+        };
+        self.class(class) == "sun.nio.ch.IOVecWrapper" && self.symbol(name) == "shadow"
     }
 
     fn thread_of(&self, way: &Way) -> Option<usize> {
@@ -151,7 +175,11 @@ impl Naming<'_> {
         match root {
             Root::JavaFrame { thread, frame } | Root::JniLocal { thread, frame } => {
                 let (index, text) = self.frame(thread, frame);
-                let thread = index.map_or_else(|| "a thread".into(), |index| self.thread(index));
+                let thread = match index {
+                    Some(index) => self.thread(index),
+                    None if self.has_virtual_threads => "a virtual thread".into(),
+                    None => "a thread".into(),
+                };
                 if text.is_empty() {
                     format!("stack of {thread}")
                 } else {

@@ -1,7 +1,7 @@
 //! What the kept objects say of native memory: buffers, what frees them, caches and their threads, and the JVM's own counters.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::hprof::FieldType;
 
@@ -11,6 +11,15 @@ use super::segments;
 
 /// Links that are followed in lists that a dump may have made a circle of.
 pub(super) const MAX_LINKS: usize = 1 << 22;
+
+/// No memory is larger, 1 TiB. What a hostile dump claims beyond it is cut to it, so that no sum over objects overflows: those are
+/// fewer than 2^23, by what is kept of a dump.
+pub(super) const MAX_BYTES: u64 = 1 << 40;
+
+/// A size as a dump has it.
+pub(super) fn size(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0).min(MAX_BYTES)
+}
 
 /// What a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +116,8 @@ pub(crate) struct Natives {
     /// Caches whose own count differs from the buffers found in them.
     pub(crate) torn_caches: u64,
     pub(crate) statics: Statics,
+    /// More was to be looked at than a dump of a JVM has.
+    pub(crate) overflow: bool,
 }
 
 /// Views by what they view.
@@ -144,7 +155,8 @@ type Slot = Option<(usize, FieldType)>;
 pub(super) struct Reader<'a> {
     pub(super) classes: &'a Classes,
     pub(super) objects: &'a Objects,
-    slots: RefCell<HashMap<(u32, usize, usize, usize), Slot>>,
+    /// By class and the texts' places.
+    slots: RefCell<HashMap<(u32, *const str, *const str), Slot>>,
 }
 
 impl<'a> Reader<'a> {
@@ -154,19 +166,21 @@ impl<'a> Reader<'a> {
         declared_by: &'static str,
         name: &'static str,
     ) -> Option<i64> {
-        let key = (object.class, declared_by.as_ptr() as usize, name.as_ptr() as usize, name.len());
+        let key = (object.class, std::ptr::from_ref(declared_by), std::ptr::from_ref(name));
         let find = || self.classes.field(object.class as usize, declared_by, name);
         let slot = *self.slots.borrow_mut().entry(key).or_insert_with(find);
         let (offset, kind) = slot?;
         self.classes.value_at(self.objects.bytes(object), offset, kind)
     }
 
+    /// An id, or an address.
     pub(super) fn reference(&self, object: &Object, declared_by: &'static str, name: &'static str) -> u64 {
         self.value(object, declared_by, name).unwrap_or(0).cast_unsigned()
     }
 
+    /// A size.
     pub(super) fn bytes(&self, object: &Object, declared_by: &'static str, name: &'static str) -> u64 {
-        u64::try_from(self.value(object, declared_by, name).unwrap_or(0)).unwrap_or(0)
+        size(self.value(object, declared_by, name).unwrap_or(0))
     }
 
     pub(super) fn object(&self, id: u64, kind: Kind) -> Option<&'a Object> {
@@ -187,7 +201,8 @@ struct Cleaning {
 }
 
 impl Natives {
-    pub(crate) fn read(classes: &Classes, objects: &Objects) -> Self {
+    /// `complete`: the dump was read whole, so that what is not there was not there in the JVM either.
+    pub(crate) fn read(classes: &Classes, objects: &Objects, complete: bool) -> Self {
         let reader = Reader { classes, objects, slots: RefCell::default() };
         let mut natives = Self::default();
         // By place of the object: cleaners of buffers that are there, and what they run.
@@ -205,6 +220,10 @@ impl Natives {
                 att => att,
             };
             let segment = reader.reference(object, "java/nio/Buffer", "segment");
+            let number = |name: &'static str| reader.bytes(object, "java/nio/Buffer", name);
+            let is_view_of = |id: u64, kind: Kind| {
+                reader.object(id, kind).is_some() || id != 0 && !complete && objects.get(id).is_none()
+            };
             let role = match cleaning(&reader, cleaner) {
                 Some(cleaning) => {
                     mark(cleaner);
@@ -214,17 +233,21 @@ impl Natives {
                         Cleaning { size, .. } => Role::Owner { size },
                     }
                 }
-                None if cleaner == 0 && reader.object(att, Kind::Direct).is_some() && att != object.id => {
+                // The cleaner says whose the memory is even if what it does is not known, or lies behind the end of the dump.
+                None if cleaner != 0 => match reader.reference(object, "java/nio/MappedByteBuffer", "fd") {
+                    0 => Role::Owner { size: number("capacity") },
+                    _ => Role::Map { size: number("capacity") },
+                },
+                None if att != object.id && is_view_of(att, Kind::Direct) => {
                     views.push((object.id, att));
                     Role::View { of: att }
                 }
-                None if reader.object(segment, Kind::Segment).is_some() => {
+                None if is_view_of(segment, Kind::Segment) => {
                     views.push((object.id, segment));
                     Role::View { of: segment }
                 }
                 None => Role::Foreign,
             };
-            let number = |name: &'static str| reader.bytes(object, "java/nio/Buffer", name);
             natives.buffers.push(Buffer {
                 id: object.id,
                 at: object.at,
@@ -233,11 +256,11 @@ impl Natives {
                 capacity: number("capacity"),
                 limit: number("limit"),
                 position: number("position"),
-                address: number("address"),
+                address: reader.reference(object, "java/nio/Buffer", "address"),
                 session: 0,
             });
         }
-        segments::find(&reader, &mut natives.buffers, &mut views);
+        natives.overflow = !segments::find(&reader, &mut natives.buffers, &mut views);
         natives.flatten_views(views);
         natives.buffers.sort_unstable_by_key(|buffer| (buffer.at, buffer.id));
         for object in objects.of(Kind::Cleaner) {
@@ -254,30 +277,50 @@ impl Natives {
         natives
     }
 
-    /// A view of a view is a view of what owns the memory.
+    /// A view of a view is a view of what owns the memory; JDK 11 and before make chains of any length. Views of each other are
+    /// views of the first of them that is met.
     fn flatten_views(&mut self, mut of: Vec<(u64, u64)>) {
         of.sort_unstable();
-        let next = |id: u64| {
-            let at = of.binary_search_by_key(&id, |(view, _)| *view).ok()?;
-            of.get(at).map(|(_, viewed)| *viewed)
-        };
-        let mut pairs = Vec::with_capacity(of.len());
-        for buffer in &mut self.buffers {
-            if let Role::View { of: viewed } = &mut buffer.role {
-                for _ in 0..64 {
-                    match next(*viewed) {
-                        Some(further) => *viewed = further,
-                        None => break,
+        of.dedup_by_key(|(view, _)| *view);
+        let place = |of: &[(u64, u64)], id: u64| of.binary_search_by_key(&id, |(view, _)| *view).ok();
+        let mut chain = Vec::new();
+        for start in 0..of.len() {
+            let mut at = start;
+            let owner = loop {
+                let Some((view, viewed)) = of.get(at).copied() else { break 0 };
+                chain.push(at);
+                match place(&of, viewed) {
+                    // Views that are done point at the owner, those of this chain at themselves.
+                    Some(next) if viewed != view => {
+                        if let Some(entry) = of.get_mut(at) {
+                            entry.1 = view;
+                        }
+                        at = next;
                     }
+                    _ => break viewed,
                 }
-                pairs.push((*viewed, buffer.id));
+            };
+            for at in chain.drain(..) {
+                if let Some(entry) = of.get_mut(at) {
+                    entry.1 = owner;
+                }
             }
         }
-        self.views = Views::new(pairs);
+        for buffer in &mut self.buffers {
+            if let Role::View { of: viewed } = &mut buffer.role
+                && let Some((_, owner)) = place(&of, buffer.id).and_then(|at| of.get(at))
+            {
+                *viewed = *owner;
+            }
+        }
+        self.views = Views::new(of.into_iter().map(|(view, owner)| (owner, view)).collect());
     }
 
     fn read_threads(&mut self, reader: &Reader<'_>) {
         let mut thread_of_cache: HashMap<u64, u32> = HashMap::new();
+        // Nothing of this is shared; were it, every thread would be as long as the longest table.
+        let mut tables = HashSet::new();
+        let mut arrays = HashSet::new();
         let mut objects: Vec<&Object> = reader.objects.of(Kind::Thread).collect();
         objects.sort_unstable_by_key(|object| object.at);
         for object in objects {
@@ -293,7 +336,9 @@ impl Natives {
             for map in own.into_iter().chain([held]) {
                 let Some(map) = reader.object(map, Kind::ThreadLocalMap) else { continue };
                 let table = reader.reference(map, "java/lang/ThreadLocal$ThreadLocalMap", "table");
-                let Some(table) = reader.object(table, Kind::ThreadLocalTable) else { continue };
+                let table =
+                    reader.object(table, Kind::ThreadLocalTable).filter(|table| tables.insert(table.id));
+                let Some(table) = table else { continue };
                 for entry in reader.objects.elements(table) {
                     let Some(entry) = reader.object(entry, Kind::ThreadLocalEntry) else { continue };
                     let value =
@@ -312,7 +357,9 @@ impl Natives {
             self.lost_caches += u64::from(thread.is_none());
             let array = reader.reference(cache, "sun/nio/ch/Util$BufferCache", "buffers");
             let mut found = 0;
-            if let Some(array) = reader.object(array, Kind::BufferArray) {
+            if let Some(array) =
+                reader.object(array, Kind::BufferArray).filter(|array| arrays.insert(array.id))
+            {
                 for buffer in reader.objects.elements(array) {
                     found += 1;
                     self.cached.entry(buffer).or_insert(thread);
@@ -326,7 +373,7 @@ impl Natives {
     fn read_statics(&mut self, reader: &Reader<'_>) {
         let counter = |kind: FieldType, value: u64| {
             if kind != FieldType::Object {
-                return Some(value);
+                return u64::try_from(value.cast_signed()).ok();
             }
             let object = reader.object(value, Kind::Counter)?;
             let value = reader.value(object, "java/util/concurrent/atomic/AtomicLong", "value")?;
@@ -382,9 +429,9 @@ impl Natives {
         for pool in mapped.into_values() {
             if let [Some(used), capacity, Some(count)] = pool {
                 let sum = statics.mapped.get_or_insert_default();
-                sum.used_bytes += used;
-                sum.capacity_bytes += capacity.unwrap_or(used);
-                sum.count += count;
+                sum.used_bytes = sum.used_bytes.saturating_add(used);
+                sum.capacity_bytes = sum.capacity_bytes.saturating_add(capacity.unwrap_or(used));
+                sum.count = sum.count.saturating_add(count);
             }
         }
         let mut netty: Vec<_> = netty.into_iter().collect();
@@ -406,7 +453,7 @@ fn cleaning(reader: &Reader<'_>, cleaner: u64) -> Option<Cleaning> {
     if let Some(thunk) = reader.object(thunk, Kind::Deallocator) {
         let number = |name: &'static str| reader.bytes(thunk, "java/nio/Direct*", name);
         let capacity = number("capacity");
-        let address = number("address");
+        let address = reader.reference(thunk, "java/nio/Direct*", "address");
         let size = match number("size") {
             0 => capacity,
             size => size,
@@ -421,8 +468,9 @@ fn cleaning(reader: &Reader<'_>, cleaner: u64) -> Option<Cleaning> {
 
 /// What an unmapper unmaps: bytes, capacity, address.
 pub(super) fn unmapping(reader: &Reader<'_>, unmapper: &Object) -> (u64, u64, u64) {
-    let number = |name: &'static str| reader.bytes(unmapper, "sun/nio/ch/FileChannelImpl$*", name);
-    (number("size"), number("cap"), number("address"))
+    const UNMAPPER: &str = "sun/nio/ch/FileChannelImpl$*";
+    let address = reader.reference(unmapper, UNMAPPER, "address");
+    (reader.bytes(unmapper, UNMAPPER, "size"), reader.bytes(unmapper, UNMAPPER, "cap"), address)
 }
 
 /// Walks the JVM's own list of cleaners; none if it is not whole.
@@ -436,7 +484,7 @@ fn cleaner_list(reader: &Reader<'_>, first: u64) -> Option<(u64, u64)> {
         let object = reader.object(at, Kind::Cleaner)?;
         if let Some(Cleaning { size, mapped: false, .. }) = cleaning(reader, at) {
             count += 1;
-            bytes = bytes.saturating_add(size);
+            bytes += size;
         }
         at = CLEANERS.iter().find_map(|class| reader.value(object, class, "next"))?.cast_unsigned();
     }

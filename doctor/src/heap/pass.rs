@@ -37,9 +37,23 @@ impl Progress {
 pub(crate) struct Outcome {
     pub(crate) problems: Vec<Problem>,
     pub(crate) more_problems: u64,
+    pub(crate) dump_seen: bool,
     pub(crate) end_seen: bool,
+    pub(crate) stretched: Option<(u64, u64)>,
     pub(crate) truncated: Option<u64>,
     pub(crate) ended_at: u64,
+}
+
+impl Outcome {
+    /// Whether the dump ends where its writer ended it.
+    pub(crate) fn is_whole(&self, header: &Header) -> bool {
+        self.truncated.is_none() && self.has_end(header)
+    }
+
+    /// Whether all records are there that a dump must have. The one that ends it is new in version 1.0.2.
+    pub(crate) fn has_end(&self, header: &Header) -> bool {
+        self.dump_seen && (header.version < 2 || self.end_seen)
+    }
 }
 
 /// A visitor that is told where parts begin and end.
@@ -149,7 +163,9 @@ pub(crate) fn run<V: PartVisitor>(
         }
         outcome.problems = walk.problems;
         outcome.more_problems = walk.more_problems;
+        outcome.dump_seen = walk.dump_seen;
         outcome.end_seen = walk.end_seen;
+        outcome.stretched = walk.stretched;
         outcome.truncated = walk.truncated;
         (visitor, outcome)
     };
@@ -173,7 +189,9 @@ pub(crate) fn run<V: PartVisitor>(
         visitors.push(visitor);
         all.problems.extend(outcome.problems);
         all.more_problems += outcome.more_problems;
+        all.dump_seen |= outcome.dump_seen;
         all.end_seen |= outcome.end_seen;
+        all.stretched = all.stretched.or(outcome.stretched);
         all.truncated = all.truncated.max(outcome.truncated);
         all.ended_at = all.ended_at.max(outcome.ended_at);
     }

@@ -10,7 +10,7 @@ use crate::hprof::{FieldType, Header, Origin, Part, Place, split};
 use super::assemble::Found;
 use super::chunks::{Chunks, chunk_bytes};
 use super::classes::Classes;
-use super::collect::{Collector, Objects};
+use super::collect::{Collector, Objects, VirtualThreads};
 use super::files::wanted_texts;
 use super::holders::{Graph, MAX_FRONTIER};
 use super::ids::IdSet;
@@ -38,13 +38,11 @@ pub(super) fn starts<'a>(natives: &'a Natives, sought: &Sought) -> impl Iterator
     let buffer = natives.buffers.get(sought.buffer as usize);
     let session = buffer.map(|buffer| buffer.session).filter(|id| *id != 0);
     let id = buffer.map_or(0, |buffer| buffer.id);
-    std::iter::once(id).chain(natives.views.of(id).take(MAX_VIEWS)).chain(session)
+    std::iter::once(id).chain(natives.views.of(id)).chain(session)
 }
 
 /// As [`Sought::levels`]: all.
 pub(super) const ALL_LEVELS: u8 = u8::MAX;
-/// Views of one buffer whose holders are looked for.
-const MAX_VIEWS: usize = 1_024;
 
 struct Pass<'a> {
     origin: &'a Origin,
@@ -60,7 +58,7 @@ pub(super) struct First {
     pub(super) chunks: Chunks,
     pub(super) outcome: Outcome,
     pub(super) thread_roots: Vec<(u64, u32, u32)>,
-    pub(super) virtual_threads: u64,
+    pub(super) virtual_threads: VirtualThreads,
     pub(super) object_count: u64,
     pub(super) roots: u64,
     pub(super) overflow: bool,
@@ -101,7 +99,10 @@ impl Pass<'_> {
 
     fn read(&self) -> io::Result<Heap> {
         let (mut first, objects) = self.first()?;
-        let natives = Natives::read(&first.classes, &objects);
+        let complete =
+            first.outcome.is_whole(self.header) && first.outcome.problems.is_empty() && !first.overflow;
+        let natives = Natives::read(&first.classes, &objects, complete);
+        first.overflow |= natives.overflow;
         drop(objects);
         let mut passes = if first.late { 4 } else { 2 };
         let size_bytes = self.origin.size_bytes().unwrap_or(first.outcome.ended_at);
@@ -134,7 +135,7 @@ impl Pass<'_> {
             };
             let (parts, bytes) = first.chunks.select(&query.texts, &query.targets);
             self.progress.begin(bytes);
-            let make = || Search::new(&first.classes, &query, self.header.id_bytes);
+            let make = || Search::new(&first.classes, &query, self.header.id_bytes, self.threads);
             let (searches, _) = run(self.origin, self.header, &parts, self.threads, self.progress, make)?;
             let mut referrers = Vec::new();
             let mut counts = vec![0_u32; query.targets.sorted().len()];
@@ -148,7 +149,7 @@ impl Pass<'_> {
                 holders.extend(search.holders);
                 texts.found.extend(search.found);
             }
-            graph.add(query.targets.sorted(), &counts, referrers);
+            first.overflow |= !graph.add(query.targets.sorted(), &counts, referrers);
             texts.asked.extend(asked);
             passes += 1;
             bytes_read += bytes;
@@ -195,18 +196,22 @@ impl Pass<'_> {
         let mut objects = Objects::default();
         let mut chunks = Chunks::new(chunk_bytes);
         let mut thread_roots = Vec::new();
-        let (mut virtual_threads, mut object_count, mut roots) = (0, 0, 0);
+        let mut virtual_threads = VirtualThreads::default();
+        let (mut object_count, mut roots) = (0, 0);
         let (mut overflow, mut late, mut symbols_end) = (classes.overflow, false, classes.symbols_end);
         for mut collector in collectors {
             objects.take(&mut collector);
             thread_roots.append(&mut collector.thread_roots);
-            virtual_threads += collector.virtual_threads;
+            virtual_threads.add(&mut collector.virtual_threads);
             object_count += collector.object_count;
             roots += collector.roots;
             overflow |= collector.overflow;
             late |= collector.late_classes;
             symbols_end = symbols_end.max(collector.symbols_end);
             chunks.merge(collector.chunks);
+        }
+        if let Some((from, to)) = outcome.stretched {
+            chunks.stretch(from, to);
         }
         objects.index();
         let first = First {
@@ -233,7 +238,7 @@ fn seek(natives: &Natives) -> Vec<Sought> {
             Role::Owner { .. } | Role::Segment { reserved: true, .. } => (Books::Direct, ALL_LEVELS),
             Role::Map { .. } => (Books::Mapped, 1),
             Role::Segment { .. } => (Books::None, ALL_LEVELS),
-            Role::Foreign if buffer.capacity > 0 => (Books::None, 3),
+            Role::Foreign if buffer.capacity > 0 => (Books::None, ALL_LEVELS),
             _ => continue,
         };
         if !natives.cached.contains_key(&buffer.id) {

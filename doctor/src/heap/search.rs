@@ -10,16 +10,16 @@ use super::pass::PartVisitor;
 
 /// Referrers that are kept of an object; more are counted.
 pub(crate) const MAX_REFERRERS: usize = 16;
-/// Referrers in all that one thread keeps in a pass.
-const MAX_HITS: usize = 1 << 19;
+/// Referrers in all that one pass keeps.
+const MAX_HITS: usize = 1 << 20;
 /// Longer texts are cut.
 const MAX_TEXT: usize = 16 << 10;
 /// Texts in all that one pass keeps.
 const MAX_TEXTS_BYTES: usize = 16 << 20;
 /// Fields of a holder that are kept to find the name of a mapped file.
 const MAX_FIELDS: usize = 2 << 10;
-/// Fields of holders in all that one thread keeps in a pass.
-const MAX_HOLDERS_BYTES: usize = 8 << 20;
+/// Fields of holders in all that one pass keeps.
+const MAX_HOLDERS_BYTES: usize = 16 << 20;
 /// A class that is not known.
 const NO_CLASS: u32 = u32::MAX;
 
@@ -69,6 +69,8 @@ pub(crate) struct Search<'a> {
     classes: &'a Classes,
     query: &'a Query,
     id_bytes: usize,
+    /// Threads that share what a pass may keep.
+    threads: usize,
     /// In the order of the file, as far as this thread read it.
     pub(crate) referrers: Vec<Referrer>,
     /// How many each of the targets has, those not kept included.
@@ -83,11 +85,12 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(classes: &'a Classes, query: &'a Query, id_bytes: usize) -> Self {
+    pub(crate) fn new(classes: &'a Classes, query: &'a Query, id_bytes: usize, threads: usize) -> Self {
         Self {
             classes,
             query,
             id_bytes,
+            threads: threads.max(1),
             referrers: Vec::new(),
             counts: vec![0; query.targets.sorted().len()],
             holders: HashMap::new(),
@@ -110,7 +113,7 @@ impl<'a> Search<'a> {
         if *count as usize > MAX_REFERRERS {
             return;
         }
-        if self.referrers.len() >= MAX_HITS {
+        if self.referrers.len() >= MAX_HITS / self.threads {
             self.overflow = true;
             return;
         }
@@ -124,7 +127,9 @@ impl<'a> Search<'a> {
             let target = number(fields.get(from..from + self.id_bytes).unwrap_or_default());
             if target != id && self.query.targets.contains(target) {
                 self.hit(at, target, By::Field(id, index as u32, *offset));
-                if self.query.with_fields.contains(target) && self.holder_bytes < MAX_HOLDERS_BYTES {
+                if self.query.with_fields.contains(target)
+                    && self.holder_bytes < MAX_HOLDERS_BYTES / self.threads
+                {
                     let kept = fields.get(..fields.len().min(MAX_FIELDS)).unwrap_or_default();
                     self.holder_bytes += kept.len() + 64;
                     self.holders.entry(id).or_insert_with(|| (index, kept.into()));
@@ -139,8 +144,9 @@ impl<'a> Search<'a> {
 
     fn room(&mut self, bytes: usize) -> bool {
         self.text_bytes += bytes + 64;
-        self.overflow |= self.text_bytes > MAX_TEXTS_BYTES;
-        self.text_bytes <= MAX_TEXTS_BYTES
+        let fits = self.text_bytes <= MAX_TEXTS_BYTES / self.threads;
+        self.overflow |= !fits;
+        fits
     }
 }
 

@@ -8,10 +8,8 @@ use std::collections::HashMap;
 
 use super::classes::Kind;
 use super::collect::Object;
-use super::natives::{Buffer, MAX_LINKS, Reader, Role, unmapping};
+use super::natives::{Buffer, MAX_BYTES, MAX_LINKS, Reader, Role, size, unmapping};
 
-/// Longer segments are views of all memory, not allocations.
-const MAX_LENGTH: u64 = 1 << 40;
 /// State of a session that was closed.
 const CLOSED: i64 = -1;
 const FOREIGN: &str = "jdk/internal/foreign/*";
@@ -32,8 +30,8 @@ struct Freed {
     role: Role,
 }
 
-/// Adds the segments to `buffers`, views to `views` (view, viewed).
-pub(super) fn find(reader: &Reader<'_>, buffers: &mut Vec<Buffer>, views: &mut Vec<(u64, u64)>) {
+/// Adds the segments to `buffers`, views to `views` (view, viewed). False if there is more of them than any JVM has.
+pub(super) fn find(reader: &Reader<'_>, buffers: &mut Vec<Buffer>, views: &mut Vec<(u64, u64)>) -> bool {
     let segment = |object| Segment {
         object,
         address: reader.reference(object, FOREIGN, "min"),
@@ -73,7 +71,9 @@ pub(super) fn find(reader: &Reader<'_>, buffers: &mut Vec<Buffer>, views: &mut V
             let from = segments.partition_point(|each| each.address < address);
             let to = segments.partition_point(|each| each.address < address.saturating_add(size.max(1)));
             let mut owner = None;
-            for segment in segments.get_mut(from..to).into_iter().flatten() {
+            // Allocations do not overlap, so each segment is met once.
+            for segment in segments.get_mut(from..to).into_iter().flatten().take(links) {
+                links -= 1;
                 if segment.taken || segment.session != session {
                     continue;
                 }
@@ -92,9 +92,9 @@ pub(super) fn find(reader: &Reader<'_>, buffers: &mut Vec<Buffer>, views: &mut V
         }
     }
 
-    // What no arena frees.
+    // What no arena frees. The longest are views of all memory, not allocations.
     let mut last: Option<(u64, u64)> = None;
-    for segment in segments.iter().filter(|each| !each.taken && (1..MAX_LENGTH).contains(&each.length)) {
+    for segment in segments.iter().filter(|each| !each.taken && (1..MAX_BYTES).contains(&each.length)) {
         let Segment { object, address, length, session, .. } = *segment;
         let state =
             reader.object(session, Kind::Session).and_then(|each| reader.value(each, FOREIGN, "state"));
@@ -108,19 +108,19 @@ pub(super) fn find(reader: &Reader<'_>, buffers: &mut Vec<Buffer>, views: &mut V
             buffer(object, Role::Foreign, address, length, 0);
         }
     }
+    links > 0
 }
 
 fn freed(reader: &Reader<'_>, cleanup: &Object) -> Option<Freed> {
     // JDK 24 and later; before.
     let either =
         |names: [&'static str; 2]| names.into_iter().find_map(|name| reader.value(cleanup, FOREIGN, name));
-    let number = |value: i64| u64::try_from(value).unwrap_or(0);
     if let Some(address) = either(["val$allocationBase", "val$buf"]) {
-        let size = number(either(["val$allocationSize", "val$alignedSize"])?);
-        let capacity = either(["val$cleanupByteSize", "val$byteSize"]).map_or(size, number);
+        let bytes = size(either(["val$allocationSize", "val$alignedSize"])?);
+        let capacity = either(["val$cleanupByteSize", "val$byteSize"]).map_or(bytes, size);
         let reserved = reader.value(cleanup, FOREIGN, "val$shouldReserve") != Some(0);
-        let role = Role::Segment { size, reserved };
-        return Some(Freed { size, capacity, address: address.cast_unsigned(), role });
+        let role = Role::Segment { size: bytes, reserved };
+        return Some(Freed { size: bytes, capacity, address: address.cast_unsigned(), role });
     }
     let unmapper = reader.reference(cleanup, FOREIGN, "val$unmapper");
     let (size, capacity, address) = unmapping(reader, reader.object(unmapper, Kind::Unmapper)?);

@@ -60,12 +60,17 @@ impl Texts {
                 let Some(array) = value("java/lang/String", "value") else { return Answer::Missing };
                 let array = array.cast_unsigned();
                 let Some(Found::Array(kind, bytes)) = self.found.get(&array) else { return self.ask(array) };
-                let coder = value("java/lang/String", "coder");
-                let text = decode(*kind, bytes, coder);
                 let part = (value("java/lang/String", "offset"), value("java/lang/String", "count"));
-                let (Some(offset), Some(count)) = part else { return Answer::Known(text) };
-                let part = text.chars().skip(usize::try_from(offset).unwrap_or(0));
-                Answer::Known(part.take(usize::try_from(count).unwrap_or(0)).collect())
+                // JDK 6 and before shared one array among strings.
+                let bytes = match part {
+                    (Some(offset), Some(count)) => {
+                        let chars = |number: i64| usize::try_from(number).unwrap_or(0).saturating_mul(2);
+                        let rest = bytes.get(chars(offset)..).unwrap_or_default();
+                        rest.get(..chars(count)).unwrap_or(rest)
+                    }
+                    _ => bytes,
+                };
+                Answer::Known(decode(*kind, bytes, value("java/lang/String", "coder")))
             }
             Some(Kind::File) => match value("java/io/File", "path") {
                 Some(path) => self.text_within(classes, path.cast_unsigned(), depth - 1),

@@ -277,6 +277,20 @@ fn head(heap: &Heap) -> Vec<Note> {
         let problems = counted(more, "problem", "problems", "个问题");
         warn(text!("{problems} more", "另有 {problems}"; problems));
     }
+    if heap.torn_caches > 0 {
+        let caches = counted(heap.torn_caches, "cache", "caches", "个缓存");
+        warn(text!(
+            "{caches} of temporary buffers count themselves another number of buffers than was found in them",
+            "{caches}自身的计数与在其中找到的缓冲区数不一致"; caches
+        ));
+    }
+    if heap.lost_views > 0 {
+        let views = counted(heap.lost_views, "view", "views", "个视图");
+        warn(text!(
+            "{views} of buffers that the dump does not have, counted as nothing",
+            "{views}所属的缓冲区不在转储中，不计入"; views
+        ));
+    }
     if condition.names_redacted {
         warn(text!("redacted: the threads have no names", "已脱敏：线程没有名字"));
     }
@@ -371,6 +385,16 @@ fn memory(heap: &Heap, account: &Account) -> Option<Section> {
             "{bytes} 字节（{size}）的临时缓冲区不在任何池中：指标和上限都看不到它们",
             bytes = bytes(account.uncounted_temporary.bytes),
             size = size(account.uncounted_temporary.bytes)
+        )));
+    }
+    let unheld = heap.unheld;
+    if unheld.count > 0 {
+        let buffers = buffers(unheld.count);
+        note(plain(text!(
+            "not counted: {buffers} of {size} without a cleaner that nothing holds, given back already or known to nobody",
+            "未计入：{buffers}共 {size}，既无 Cleaner 也无持有者，已归还或无人知晓",
+            size = sized(unheld.bytes);
+            buffers
         )));
     }
     match heap.statics.max_cached_buffer_bytes {

@@ -29,8 +29,8 @@ impl Value {
 /// Collects records; sub-records one by one, so that they can be put into any order and cut anywhere.
 pub(crate) struct Writer {
     pub(crate) id_bytes: usize,
-    /// Whether numbers are written as zeros, as those do that redact a dump.
-    without_numbers: bool,
+    /// What is written for numbers: themselves, zeros as those do that redact a dump, or the largest that there are.
+    numbers: Numbers,
     symbols: HashMap<String, u64>,
     classes: HashMap<String, u64>,
     next: u64,
@@ -38,6 +38,13 @@ pub(crate) struct Writer {
     pub(crate) class_dumps: Vec<Vec<u8>>,
     pub(crate) objects: Vec<Vec<u8>>,
     pub(crate) roots: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Numbers {
+    Given,
+    Zero,
+    Largest,
 }
 
 /// How the records are put together.
@@ -59,7 +66,7 @@ impl Writer {
     pub(crate) fn new(id_bytes: usize) -> Self {
         Self {
             id_bytes,
-            without_numbers: false,
+            numbers: Numbers::Given,
             symbols: HashMap::new(),
             classes: HashMap::new(),
             next: 0x1000,
@@ -82,8 +89,10 @@ impl Writer {
     fn value(&self, value: Value) -> Vec<u8> {
         match value {
             Value::Ref(id) => self.id(id),
-            Value::Int(_) if self.without_numbers => vec![0; 4],
-            Value::Long(_) if self.without_numbers => vec![0; 8],
+            Value::Int(_) if self.numbers == Numbers::Zero => vec![0; 4],
+            Value::Long(_) if self.numbers == Numbers::Zero => vec![0; 8],
+            Value::Int(_) if self.numbers == Numbers::Largest => i32::MAX.to_be_bytes().to_vec(),
+            Value::Long(_) if self.numbers == Numbers::Largest => i64::MAX.to_be_bytes().to_vec(),
             Value::Int(value) => value.to_be_bytes().to_vec(),
             Value::Long(value) => value.to_be_bytes().to_vec(),
             Value::Byte(value) => vec![value],
@@ -342,6 +351,13 @@ impl Broker {
         Self { w, address: 0x7f00_0000_0000, cleaners: Vec::new(), bits, mapped: (0, 0), serial: 0 }
     }
 
+    /// The whole broker with the largest of all numbers.
+    pub(crate) fn with_largest_numbers(id_bytes: usize) -> Writer {
+        let mut w = fill(Self::of(Writer { numbers: Numbers::Largest, ..Writer::new(id_bytes) }));
+        w.numbers = Numbers::Given;
+        w
+    }
+
     /// Buffer, cleaner and what frees the memory; links of the cleaners' list come when all are known.
     fn allocate(&mut self, size: u64, class: &str) -> u64 {
         use Value::{Int, Long, Ref};
@@ -437,7 +453,7 @@ pub(crate) fn broker(id_bytes: usize) -> Writer {
 
 /// The same with zeros for all numbers.
 pub(crate) fn broker_without_numbers(id_bytes: usize) -> Writer {
-    fill(Broker::of(Writer { without_numbers: true, ..Writer::new(id_bytes) }))
+    fill(Broker::of(Writer { numbers: Numbers::Zero, ..Writer::new(id_bytes) }))
 }
 
 fn fill(mut broker: Broker) -> Writer {
