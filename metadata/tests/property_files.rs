@@ -43,6 +43,21 @@ fn the_files_that_kafka_ships_are_taken_without_a_warning() {
 }
 
 #[test]
+fn the_file_of_a_broker_with_zookeeper_that_kafka_3_9_ships_is_taken_with_one_warning() {
+    let loaded = load(
+        "broker.id=0\nnum.network.threads=3\nnum.io.threads=8\nsocket.send.buffer.bytes=102400\n\
+         socket.receive.buffer.bytes=102400\nsocket.request.max.bytes=104857600\nlog.dirs=/tmp/kafka-logs\n\
+         num.partitions=1\nnum.recovery.threads.per.data.dir=1\noffsets.topic.replication.factor=1\n\
+         transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.hours=168\n\
+         log.retention.check.interval.ms=300000\nzookeeper.connect=localhost:2181\n\
+         zookeeper.connection.timeout.ms=18000\ngroup.initial.rebalance.delay.ms=0\n",
+    )
+    .unwrap();
+    assert_eq!(warned(&loaded), ["zookeeper.connect"]);
+    assert_eq!((loaded.config.node_id(), loaded.config.listeners().bind[0].port), (0, 9092));
+}
+
+#[test]
 fn a_production_file_of_three_nodes_starts_one_and_says_what_one_cannot_keep() {
     let loaded = load(&format!(
         "{KAFKAS_OWN}log.dirs=/data/1,/data/2,/data/3\ndefault.replication.factor=3\nmin.insync.replicas=2\n\
@@ -122,6 +137,6 @@ fn what_is_not_served_yet_is_refused_by_its_property_all_of_it_at_once() {
     assert_eq!(images.len(), 1, "{images:#?}");
     assert!(images[0].starts_with("listeners asks for SASL_PLAINTEXT on the listener CLIENT"), "{images:#?}");
     assert!(images[0].contains("listener.security.protocol.map"), "what to write instead: {images:#?}");
-    let ancient = refusals("broker.id=0\nzookeeper.connect=localhost:2181\nlog.dirs=/tmp/kafka-logs\n");
+    let ancient = refusals("broker.id=0\nzookeeper.connect=zk1:2181,zk2:2181\nlog.dirs=/tmp/kafka-logs\n");
     assert!(ancient[0].starts_with("zookeeper.connect asks for a ZooKeeper ensemble"), "{ancient:#?}");
 }

@@ -1,7 +1,7 @@
 //! Accepts connections, within the limits, and starts a task for each.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,10 @@ pub(crate) struct SocketOptions {
     pub(crate) receive_buffer_bytes: i32,
 }
 
-/// Binds `host`, an address or name; empty for all interfaces.
+/// Binds `host`, an address or name; empty for all interfaces, those of both families where the machine has both.
 pub(crate) async fn bind(host: &str, port: u16, options: SocketOptions) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = match host {
+        "" if has_ipv6() => vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))],
         "" => vec![SocketAddr::from(([0, 0, 0, 0], port))],
         host => lookup_host((host, port)).await?.collect(),
     };
@@ -42,6 +43,14 @@ pub(crate) async fn bind(host: &str, port: u16, options: SocketOptions) -> io::R
     Err(last)
 }
 
+/// Whether a socket can listen on IPv6 here: the kernel may lack it, or have it switched off.
+fn has_ipv6() -> bool {
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))
+        .and_then(|socket| socket.set_only_v6(false).and_then(|()| socket.bind(&any.into())))
+        .is_ok()
+}
+
 fn bind_address(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -49,6 +58,10 @@ fn bind_address(address: SocketAddr, options: SocketOptions) -> io::Result<TcpLi
     // Inherited by accepted sockets; it must be set before the window is negotiated.
     if options.receive_buffer_bytes > 0 {
         socket.set_recv_buffer_size(options.receive_buffer_bytes as usize)?;
+    }
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        // Whatever the system's default is, as Java does.
+        socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
@@ -65,6 +78,8 @@ pub(crate) async fn accept_all(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                // A client of the older family on a socket of both.
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 while let Some(pause) = broker.registry.pause(Instant::now()) {
                     // Those behind it wait in the kernel.
                     note_rate(&broker, peer);

@@ -356,6 +356,17 @@ impl BrokerConfig {
         own.or_else(|| self.log_dirs().into_iter().next()).unwrap_or_default()
     }
 
+    /// Where the properties say that the one controller of a dynamic quorum is reached: listener, host and port. `None`
+    /// where they name a static quorum (`controller.quorum.voters`), or none at all.
+    pub fn dynamic_quorum(&self) -> Option<(&str, String, u16)> {
+        let servers = self.get(keys::CONTROLLER_QUORUM_BOOTSTRAP_SERVERS);
+        let is_static = !self.get(keys::CONTROLLER_QUORUM_VOTERS).is_empty();
+        let [server] = servers.as_slice() else { return None };
+        let listener = self.listeners().controller.first().filter(|_| !is_static)?;
+        let (host, port) = split_host_port(server)?;
+        Some((listener.name.as_str(), host, port))
+    }
+
     /// Host and port of `http.listener`, `None` for no listener.
     pub fn http_listener(&self) -> Option<(String, u16)> {
         split_host_port(&self.get(keys::HTTP_LISTENER))

@@ -8,19 +8,17 @@ use crate::MetadataError;
 /// Looks at properties that need more than their own row.
 pub(super) fn check(config: &BrokerConfig, errors: &mut Vec<MetadataError>, notes: &mut Vec<Note>) {
     not_served(config, errors);
+    zookeeper(config, errors, notes);
     quorum_of_one(config, errors);
     consistency(config, errors);
-    directories(config, errors);
+    directories(config, errors, notes);
     replication(config, notes);
     receive_window(config, notes);
     for listener in &config.listeners().controller {
         notes.push(note(
             NoteLevel::Info,
             "controller.listener.names",
-            format!(
-                "the listener {}://{}:{} is not opened: the controller is in this process",
-                listener.name, listener.host, listener.port
-            ),
+            format!("the listener {listener} is not opened: the controller is in this process"),
         ));
     }
     if config.get(keys::LOG_CLEANUP_POLICY).iter().any(|policy| policy == "compact") {
@@ -40,13 +38,6 @@ fn not_served(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
             remedy: remedy.to_owned(),
         });
     };
-    if config.get(keys::ZOOKEEPER_CONNECT).is_some_and(|connect| !connect.is_empty()) {
-        refuse(
-            "zookeeper.connect",
-            "a ZooKeeper ensemble",
-            "this server keeps its own KRaft metadata log; remove the property, and migrate a ZooKeeper cluster with Kafka 3.9 first",
-        );
-    }
     let roles = config.get(keys::PROCESS_ROLES);
     let has = |role: &str| roles.iter().any(|given| given == role);
     if has("broker") && !has("controller") {
@@ -79,6 +70,32 @@ fn not_served(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
             "authorization",
             "it is not served yet, and starting without it would let everybody in; remove the property if that is meant",
         );
+    }
+}
+
+/// The file that Kafka 3.9 ships names a ZooKeeper on this machine, which this server takes the place of. An ensemble of
+/// other machines has topics that would not be found here.
+fn zookeeper(config: &BrokerConfig, errors: &mut Vec<MetadataError>, notes: &mut Vec<Note>) {
+    const NAME: &str = keys::ZOOKEEPER_CONNECT.name;
+    let connect = config.get(keys::ZOOKEEPER_CONNECT).unwrap_or_default();
+    let servers = connect.split('/').next().unwrap_or_default();
+    let is_here = |server: &str| {
+        let host = split_host_port(server).map_or_else(|| server.to_owned(), |(host, _)| host);
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    if connect.is_empty() {
+    } else if servers.split(',').all(|server| is_here(server.trim())) {
+        let text = "no ZooKeeper is asked: this server keeps its own KRaft metadata log, and topics that are in a ZooKeeper \
+                    are not known to it";
+        notes.push(note(NoteLevel::Warning, NAME, text.to_owned()));
+    } else {
+        errors.push(MetadataError::NotServed {
+            name: NAME.to_owned(),
+            what: "a ZooKeeper ensemble".to_owned(),
+            remedy: "this server keeps its own KRaft metadata log; remove the property, and migrate a ZooKeeper cluster \
+                     with Kafka 3.9 first"
+                .to_owned(),
+        });
     }
 }
 
@@ -187,8 +204,12 @@ fn consistency(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
     }
 }
 
-fn directories(config: &BrokerConfig, errors: &mut Vec<MetadataError>) {
+fn directories(config: &BrokerConfig, errors: &mut Vec<MetadataError>, notes: &mut Vec<Note>) {
     let dirs = config.log_dirs();
+    if [keys::LOG_DIR.name, keys::LOG_DIRS.name].iter().all(|name| config.written().get(name).is_some()) {
+        let text = format!("without effect: {} is written too, and counts", keys::LOG_DIRS.name);
+        notes.push(note(NoteLevel::Warning, keys::LOG_DIR.name, text));
+    }
     if config.get(keys::LOG_DIRS).is_some_and(|dirs| dirs.is_empty()) {
         errors.push(MetadataError::InvalidValue {
             name: keys::LOG_DIRS.name.to_owned(),
@@ -263,7 +284,8 @@ mod tests {
 
     #[test]
     fn what_is_not_served_refuses_the_start_and_says_what_to_write() {
-        fails("zookeeper.connect=localhost:2181", "remove the property");
+        fails("zookeeper.connect=localhost:2181,z2:2181/kafka", "remove the property");
+        fails("zookeeper.connect=10.0.0.1", "remove the property");
         fails("process.roles=broker", "process.roles=broker,controller");
         fails("process.roles=controller", "process.roles=broker,controller");
         fails("remote.log.storage.system.enable=true", "not served yet");
@@ -316,6 +338,26 @@ mod tests {
         let notes = BrokerConfig::from_properties(&set).unwrap().notes;
         assert_eq!(notes.iter().filter(|note| note.text.contains("1 is used")).count(), 2);
         assert!(notes.iter().any(|note| note.property == "min.insync.replicas"));
+    }
+
+    #[test]
+    fn a_zookeeper_of_this_machine_is_what_this_server_takes_the_place_of() {
+        for connect in ["localhost:2181", "127.0.0.1:2181,[::1]:2182/kafka", "localhost"] {
+            let set = PropertySet::parse(format!("zookeeper.connect={connect}").as_bytes()).unwrap();
+            let notes = BrokerConfig::from_properties(&set).unwrap().notes;
+            assert!(
+                notes.iter().any(|note| note.text.contains("no ZooKeeper is asked")),
+                "{connect}: {notes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_two_names_of_the_directories_the_one_that_counts_is_told() {
+        let set = PropertySet::parse(b"log.dir=/a\nlog.dirs=/b").unwrap();
+        let loaded = BrokerConfig::from_properties(&set).unwrap();
+        assert_eq!(loaded.config.log_dirs(), ["/b"]);
+        assert!(loaded.notes.iter().any(|note| note.property == "log.dir"), "{:?}", loaded.notes);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use java_properties::{LineContent, PropertiesIter};
 
 use crate::MetadataError;
 
+/// Properties that say the same as another of the embedded settings, under an older name.
+const OLDER_NAMES: [(&str, &str); 2] = [("log.dir", "log.dirs"), ("broker.id", "node.id")];
+
 /// Where a setting was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -78,14 +81,21 @@ impl PropertySet {
         Ok(set)
     }
 
-    /// Takes `name=value` from the command line; it wins over the file.
+    /// Takes `name=value` from the command line; it wins over the file. An older name of a property wins over the embedded
+    /// default of the newer one, which nobody wrote.
     ///
     /// # Errors
     /// [`MetadataError::MalformedOverride`] without a name or an equals sign.
     pub fn set_override(&mut self, text: &str) -> Result<(), MetadataError> {
         match text.split_once('=') {
             Some((name, value)) if !name.trim().is_empty() => {
-                self.insert(name.trim(), value, Origin::Override);
+                let name = name.trim();
+                if let Some((_, newer)) = OLDER_NAMES.iter().find(|(older, _)| *older == name)
+                    && self.get(newer).is_some_and(|setting| setting.origin == Origin::Embedded)
+                {
+                    self.settings.remove(*newer);
+                }
+                self.insert(name, value, Origin::Override);
                 Ok(())
             }
             _ => Err(MetadataError::MalformedOverride(text.to_owned())),
@@ -138,6 +148,17 @@ mod tests {
         assert_eq!(set.get("broker.rack").unwrap().value, "a=b");
         assert!(set.set_override("no-equals-sign").is_err());
         assert!(set.set_override("=5").is_err());
+    }
+
+    #[test]
+    fn an_older_name_wins_over_an_embedded_default_and_over_nothing_else() {
+        let mut set = PropertySet::embedded();
+        set.set_override("log.dir=/mine").unwrap();
+        set.set_override("broker.id=7").unwrap();
+        assert_eq!((set.get("log.dirs"), set.get("node.id")), (None, None));
+        let mut set = PropertySet::parse(b"log.dirs=/theirs").unwrap();
+        set.set_override("log.dir=/mine").unwrap();
+        assert_eq!(set.get("log.dirs").unwrap().value, "/theirs");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Listeners: where the server listens, what clients are told, and which security protocol each listener speaks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::file::PropertySet;
 use crate::MetadataError;
@@ -58,6 +59,17 @@ pub struct Listener {
     pub port: u16,
     /// What it speaks.
     pub security_protocol: SecurityProtocol,
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, host, port, .. } = self;
+        if host.contains(':') {
+            write!(f, "{name}://[{host}]:{port}")
+        } else {
+            write!(f, "{name}://{host}:{port}")
+        }
+    }
 }
 
 impl Listener {
@@ -172,8 +184,7 @@ impl Listeners {
                     "listeners, without advertised.listeners,"
                 };
                 errors.push(conflict(format!(
-                    "{given} tells clients {}://{}:{}, an address that they cannot route to; set advertised.listeners",
-                    listener.name, listener.host, listener.port
+                    "{given} tells clients {listener}, an address that they cannot route to; set advertised.listeners"
                 )));
             }
         }
@@ -353,6 +364,10 @@ mod tests {
         fails("listeners=PLAINTEXT://:99999", "port from 0 to 65535");
         fails("listeners=localhost:9092", "expected NAME://host:port");
         fails("listeners=PLAINTEXT://0.0.0.0:9092", "cannot route to");
+        fails(
+            "listeners=PLAINTEXT://[::]:9092",
+            "PLAINTEXT://[::]:9092, an address that they cannot route to",
+        );
         fails(
             "listeners=PLAINTEXT://:9092\nadvertised.listeners=OTHER://h:1\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
             "not one of listeners",

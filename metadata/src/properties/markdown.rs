@@ -15,7 +15,8 @@ Generated from the property table (`metadata/src/properties/table`) by `cargo xt
 
 `weir server FILE` takes Kafka's `server.properties` as they are. Every property of Kafka 3.9 and 4.x is known. One that
 does not fit its type or range keeps the server from starting, with the value and the limit; so does one that asks for
-what is not served and would matter: a TLS or SASL listener, an authorizer, a quorum of several controllers, ZooKeeper,
+what is not served and would matter: a TLS or SASL listener, an authorizer, a quorum of several controllers, a
+ZooKeeper on other machines (one on this machine, as the file of 3.9 names it, is not asked, and the start warns of it),
 remote storage, config providers. Everything else is accepted, and the start says what became of it. An unknown name is a
 warning that names the nearest known one.
 
