@@ -10,6 +10,7 @@ use weir_budget::ChunkPool;
 use weir_metadata::image::MetadataImage;
 use weir_metadata::properties::{BrokerConfig, keys};
 use weir_protocol::records::InflateLimits;
+use weir_protocol::wire::Uuid;
 use weir_storage::{Log, LogManager, StorageError};
 
 use crate::complaints::{Complaints, LimitComplaints};
@@ -52,6 +53,8 @@ pub(crate) struct Broker {
     pub(crate) logs: LogManager,
     pub(crate) metadata_log: Arc<Log>,
     pub(crate) metadata_epoch: i32,
+    /// As the quorum names it from kraft.version 1 on.
+    pub(crate) voter_directory_id: Uuid,
     pub(crate) metrics: Metrics,
     pub(crate) complaints: Complaints,
     pub(crate) storage_complaints: Complaints,

@@ -81,6 +81,7 @@ pub(crate) fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Ident
     let node_id = config.node_id();
     let metadata_dir = metadata_dir(logs, config);
     let mut cluster: Option<(String, &Arc<LogDir>)> = None;
+    let mut without_id: Vec<(&Arc<LogDir>, MetaProperties)> = Vec::new();
     for dir in logs.dirs() {
         let path = dir.path().display();
         let properties = match dir.is_online().then(|| dir.meta_properties()).transpose() {
@@ -113,8 +114,7 @@ pub(crate) fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Ident
             None => cluster = Some((properties.cluster_id.clone(), dir)),
         }
         if properties.directory_id.is_none() {
-            let directory_id = Some(random_uuid());
-            dir.write_meta_properties(&MetaProperties { directory_id, ..properties })?;
+            without_id.push((dir, properties));
         }
     }
     if let Some(reason) = metadata_dir.offline_reason() {
@@ -132,7 +132,7 @@ pub(crate) fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Ident
         }
         return Ok(Identity { cluster_id, is_new: true });
     };
-    if metadata_dir.id().is_none() {
+    if metadata_dir.id().is_none() && !without_id.iter().any(|(dir, _)| Arc::ptr_eq(dir, metadata_dir)) {
         return Err(ServerError::Identity(format!(
             "{} is to hold the metadata log and has no meta.properties, while {} belongs to cluster {cluster_id}: its \
              disk is not mounted, or it was emptied, or metadata.log.dir (by default the first of log.dirs) names \
@@ -142,6 +142,10 @@ pub(crate) fn identify(logs: &LogManager, config: &BrokerConfig) -> Result<Ident
         )));
     }
     refuse_lost_metadata(logs, metadata_dir)?;
+    // Nothing is written before all of them are known to be this node's.
+    for (dir, properties) in without_id {
+        dir.write_meta_properties(&MetaProperties { directory_id: Some(random_uuid()), ..properties })?;
+    }
     Ok(Identity { cluster_id, is_new: false })
 }
 

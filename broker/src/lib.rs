@@ -11,6 +11,7 @@ mod directories;
 mod errors;
 mod failure;
 mod fetch_sessions;
+pub mod fuzz;
 mod groups;
 mod handlers;
 mod http;

@@ -1,7 +1,8 @@
 //! Starts and stops a server: the order in which things are locked, read, opened and, at the end, closed.
 //!
-//! Invariants: every lock is taken before a byte is read or written; nothing is served before the metadata, the logs
-//! and the listeners' ports are known; the clean-shutdown marker is written last.
+//! Invariants: every lock is taken before a byte is read or written; a start that is refused for what it finds leaves the
+//! directories as they were; nothing is served before the metadata, the logs and the listeners' ports are known; the
+//! clean-shutdown marker is written last.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -40,7 +41,9 @@ use crate::net::registry::{ConnectionLimits, Registry};
 use crate::plan::{Layout, PlanInputs};
 use crate::producer_ids::ProducerIds;
 use crate::publisher::{ServerPublisher, log_config};
-use crate::quorum::{self, ControllerError, MetadataLog, MetadataLogError, OpenOptions, SnapshotPolicy};
+use crate::quorum::{
+    self, ControllerError, MetadataLog, MetadataLogError, OpenOptions, SnapshotPolicy, Voter,
+};
 use crate::topics::Topics;
 
 /// Zstd windows are accepted up to this exponent where the receive share can hold them.
@@ -104,14 +107,10 @@ pub enum ServerError {
         least: u64,
     },
     /// A listener cannot be opened.
-    #[error("cannot listen on {name}://{host}:{port}: {error}")]
+    #[error("cannot listen on {listener}: {error}")]
     Listener {
-        /// Name of the listener.
-        name: String,
-        /// Its host.
-        host: String,
-        /// Its port.
-        port: u16,
+        /// Which one.
+        listener: Listener,
         /// What the system says.
         error: std::io::Error,
     },
@@ -283,10 +282,13 @@ impl Server {
         let identity = directories::identify(&logs, &config)?;
         let was_clean = logs.dirs().iter().filter(|dir| dir.is_online()).all(|dir| dir.had_clean_shutdown());
         let mut metadata_log = open_metadata_log(&logs, &config, &identity, was_clean)?;
+        check_fits(&layout, metadata_log.image())?;
+        // From here on the directories are this server's.
+        logs.begin_writing()?;
+        lead(&mut metadata_log, &logs, &config)?;
         let settled = directories::settle(&logs, metadata_log.image(), &identity, config.node_id())?;
         let broker_epoch = register(&mut metadata_log, &config, &settled, &listeners, was_clean)?;
         let image = metadata_log.image().clone();
-        check_fits(&layout, &image)?;
         load_logs(&logs, &config, &image, metadata_log.take_removed_topics())?;
 
         let (controller_handle, queue) = quorum::channel();
@@ -325,6 +327,7 @@ impl Server {
             logs,
             metadata_log: Arc::clone(metadata_log.log()),
             metadata_epoch: metadata_log.epoch(),
+            voter_directory_id: metadata_log.voter_directory_id(),
             metrics: Metrics::default(),
             complaints: Complaints::new(),
             storage_complaints: Complaints::new(),
@@ -534,20 +537,32 @@ fn open_metadata_log(
         clean: was_clean,
         now_ms: now_ms(),
     };
-    let mut log = MetadataLog::open(Arc::clone(logs.shared()), Arc::clone(dir), &options)?;
+    let log = MetadataLog::open(Arc::clone(logs.shared()), Arc::clone(dir), &options)?;
     if identity.is_new {
         tracing::info!(cluster = identity.cluster_id, dir = %dir.path().display(), "formatted a new log directory");
     }
+    match unsupported_features(log.image()).filter(|_| !log.image().is_empty()) {
+        Some(reason) => {
+            Err(ServerError::Identity(format!("the metadata log in {}: {reason}", dir.path().display())))
+        }
+        None => Ok(log),
+    }
+}
+
+/// Takes the lead of the quorum of one.
+fn lead(log: &mut MetadataLog, logs: &LogManager, config: &BrokerConfig) -> Result<(), ServerError> {
+    let node_id = config.node_id();
+    let voter = config.dynamic_quorum().map(|(listener, host, port)| Voter {
+        node_id,
+        directory_id: directories::metadata_dir(logs, config).id().unwrap_or_default(),
+        listener: listener.to_owned(),
+        host,
+        port,
+    });
+    log.lead(node_id, voter.as_ref(), now_ms())?;
     let records = activation_records(log.replay(), &bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]));
     log.append(&records, now_ms())?;
-    let unsupported = unsupported_features(log.image());
-    if !unsupported.is_empty() {
-        return Err(ServerError::Identity(format!(
-            "the metadata log is of newer software: {}",
-            unsupported.join("; ")
-        )));
-    }
-    Ok(log)
+    Ok(())
 }
 
 async fn bind_listeners(
@@ -558,12 +573,7 @@ async fn bind_listeners(
     let mut sockets = Vec::new();
     let mut known = Vec::new();
     for listener in &listeners.bind {
-        let fail = |error| ServerError::Listener {
-            name: listener.name.clone(),
-            host: listener.host.clone(),
-            port: listener.port,
-            error,
-        };
+        let fail = |error| ServerError::Listener { listener: listener.clone(), error };
         let socket = bind(&listener.host, listener.port, options).await.map_err(fail)?;
         let port = socket.local_addr().map_err(fail)?.port();
         let advertised = listeners.advertised.iter().find(|other| other.name == listener.name);

@@ -293,3 +293,51 @@ fn the_backlog_is_what_is_written_and_else_what_a_rush_of_clients_needs() {
     let (backlog, connections) = told("");
     assert_eq!(backlog, connections.clamp(50, 1024));
 }
+
+#[test]
+fn a_listener_without_a_host_serves_both_families_and_counts_a_mapped_address_as_what_it_is() {
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+    let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    let hosts: &[&str] = if has_ipv6 { &["", "[::]"] } else { &[""] };
+    for host in hosts {
+        let running = Running::start(&format!(
+            "listeners=PLAINTEXT://{host}:0\nadvertised.listeners=PLAINTEXT://localhost:0\n\
+             max.connections.per.ip.overrides=127.0.0.1:1"
+        ));
+        let answers = |address: SocketAddr| {
+            let mut client = Client::connect(address);
+            client.try_call(&ApiVersionsRequest::default(), 0).map(|_| client)
+        };
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST, running.port()));
+        let _held = answers(mapped).expect("the first is let in");
+        assert!(answers(mapped).is_none(), "the second is one too many");
+        if has_ipv6 {
+            let own = SocketAddr::from((Ipv6Addr::LOCALHOST, running.port()));
+            let _others = [answers(own).expect("another address"), answers(own).expect("another address")];
+        }
+    }
+}
+
+#[test]
+fn the_quorum_of_a_file_with_bootstrap_servers_names_its_voters_directory() {
+    let mut running = Running::start(
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
+         controller.quorum.bootstrap.servers=localhost:9093",
+    );
+    let topic = DescribeQuorumRequestTopicData {
+        topic_name: "__cluster_metadata".to_string(),
+        partitions: vec![DescribeQuorumRequestPartitionData::default()],
+        ..Default::default()
+    };
+    let request = DescribeQuorumRequest { topics: vec![topic], ..Default::default() };
+    for start in 0..2 {
+        let described = running.client().call(&request, 2);
+        let voter = &described.topics[0].partitions[0].current_voters[0];
+        let properties = std::fs::read_to_string(running.log_dir().join("meta.properties")).unwrap();
+        assert!(
+            properties.contains(&format!("directory.id={}\n", voter.replica_directory_id)),
+            "start {start}: {properties}"
+        );
+        running.restart();
+    }
+}

@@ -27,7 +27,7 @@ use crate::topic_partition::TopicPartition;
 pub const LOCK_FILE: &str = ".lock";
 /// Who the directory belongs to.
 pub const META_PROPERTIES: &str = "meta.properties";
-/// Written last on a clean stop, removed first on a start.
+/// Written last on a clean stop, removed before the first write of a start.
 pub const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
 
 const SMALL_FILE_LIMIT_BYTES: u64 = 1 << 20;
@@ -63,17 +63,23 @@ impl MetaProperties {
             return Err(fail(format!("it is empty; {mend}")));
         }
         let version = values.remove("version").ok_or_else(|| fail(format!("it has no version; {mend}")))?;
-        let node_key = match version.as_str() {
-            "0" => "broker.id",
-            "1" => "node.id",
-            other => return Err(fail(format!("version {other:?} is unknown, 0 and 1 are read"))),
-        };
-        let node = values.remove(node_key).ok_or_else(|| fail(format!("it has no {node_key}; {mend}")))?;
+        match version.as_str() {
+            "0" => {
+                return Err(fail(
+                    "it is of version 0: the directory belongs to a broker whose topics are in ZooKeeper; migrate its \
+                     cluster to KRaft with Kafka 3.9 first, or name another directory"
+                        .to_owned(),
+                ));
+            }
+            "1" => {}
+            other => return Err(fail(format!("version {other:?} is unknown, 1 is read"))),
+        }
+        let node = values.remove("node.id").ok_or_else(|| fail(format!("it has no node.id; {mend}")))?;
         let node_id = node
             .parse()
             .ok()
             .filter(|id: &i32| *id >= 0)
-            .ok_or_else(|| fail(format!("{node_key}={node:?} is not a node id; {mend}")))?;
+            .ok_or_else(|| fail(format!("node.id={node:?} is not a node id; {mend}")))?;
         let cluster_id =
             values.remove("cluster.id").ok_or_else(|| fail(format!("it has no cluster.id; {mend}")))?;
         let directory_id = match values.remove("directory.id") {
@@ -205,6 +211,8 @@ pub struct LogDir {
     disk: Disk,
     lock: Mutex<Option<Lock>>,
     had_clean_shutdown: bool,
+    /// The marker of the last clean stop is still in the directory.
+    has_marker: AtomicBool,
     previous_broker_epoch: Option<i64>,
     offline: AtomicBool,
     vanished: AtomicBool,
@@ -289,9 +297,9 @@ impl LogDir {
         Ok(())
     }
 
-    /// The first reads and writes under the lock.
+    /// The first reads under the lock.
     fn begin(&mut self) -> Result<(), StorageError> {
-        self.take_clean_shutdown_marker()?;
+        self.read_clean_shutdown_marker()?;
         self.starts.get_mut().offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT);
         Ok(())
     }
@@ -313,6 +321,7 @@ impl LogDir {
             disk: disk.clone(),
             lock: Mutex::new(None),
             had_clean_shutdown: false,
+            has_marker: AtomicBool::new(false),
             previous_broker_epoch: None,
             offline: AtomicBool::new(false),
             vanished: AtomicBool::new(false),
@@ -515,16 +524,30 @@ impl LogDir {
         self.persist_log_starts(version)
     }
 
-    fn take_clean_shutdown_marker(&mut self) -> Result<(), StorageError> {
+    fn read_clean_shutdown_marker(&mut self) -> Result<(), StorageError> {
         let path = self.path.join(CLEAN_SHUTDOWN_FILE);
         let Some(bytes) = self.disk.read_small(&path, SMALL_FILE_LIMIT_BYTES).context("read", &path)? else {
             return Ok(());
         };
         self.had_clean_shutdown = true;
+        *self.has_marker.get_mut() = true;
         self.previous_broker_epoch = parse_clean_shutdown(&bytes);
-        // Gone before a log is touched, so that a crash from here on is seen as one.
-        self.disk.remove_file(&path).context("remove", &path)?;
-        self.disk.sync_dir(&self.path).context("sync", &self.path)
+        Ok(())
+    }
+
+    /// Removes the marker of the last clean stop: to be done before a log is touched, so that a crash from here on is seen
+    /// as one, and not earlier, so that a start that is refused leaves the stop before it a clean one.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub(crate) fn take_clean_shutdown_marker(&self) -> Result<(), StorageError> {
+        if self.has_marker.load(Ordering::Acquire) {
+            let path = self.path.join(CLEAN_SHUTDOWN_FILE);
+            self.disk.remove_file(&path).context("remove", &path)?;
+            self.disk.sync_dir(&self.path).context("sync", &self.path)?;
+            self.has_marker.store(false, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Writes the marker of a clean stop. The last write of a clean stop: everything else must be durable.
@@ -570,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_properties_of_both_versions_are_read_and_unknown_keys_kept() {
+    fn meta_properties_are_read_and_unknown_keys_kept() {
         let path = Path::new("/d/meta.properties");
         let text = "#\n#Mon Nov 30 03:44:00 UTC 2026\ncluster.id=4L6g3nShT-eMCtK--X86sw\nversion=1\nnode.id=3\n\
                     directory.id=e6wPmSq8Rw2x1Vw9a0bcDQ\nx\\ y=a\\=b\n";
@@ -579,8 +602,11 @@ mod tests {
         assert_eq!(parsed.directory_id.unwrap().to_string(), "e6wPmSq8Rw2x1Vw9a0bcDQ");
         assert_eq!(parsed.other.get("x y").map(String::as_str), Some("a=b"));
         assert_eq!(MetaProperties::parse(&parsed.format(), path).unwrap(), parsed);
-        let old = MetaProperties::parse(b"version=0\nbroker.id=7\ncluster.id=c\n", path).unwrap();
+        let old = MetaProperties::parse(b"version=1\nnode.id=7\ncluster.id=c\n", path).unwrap();
         assert_eq!((old.node_id, old.directory_id), (7, None));
+        let of_zookeeper =
+            MetaProperties::parse(b"version=0\nbroker.id=7\ncluster.id=c\n", path).unwrap_err();
+        assert!(of_zookeeper.to_string().contains("ZooKeeper"), "{of_zookeeper}");
     }
 
     #[test]
@@ -611,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marker_of_a_clean_stop_is_taken_once() {
+    fn the_marker_of_a_clean_stop_stays_until_it_is_taken() {
         let dir = tempfile::tempdir().unwrap();
         let first = LogDir::lock(&Disk::new(), dir.path()).unwrap();
         assert!(!first.had_clean_shutdown());
@@ -621,6 +647,12 @@ mod tests {
         assert!(second.had_clean_shutdown());
         assert_eq!(second.previous_broker_epoch(), Some(42));
         drop(second);
+        // A start that went no further.
+        let third = LogDir::lock(&Disk::new(), dir.path()).unwrap();
+        assert!(third.had_clean_shutdown());
+        third.take_clean_shutdown_marker().unwrap();
+        third.take_clean_shutdown_marker().unwrap();
+        drop(third);
         assert!(!LogDir::lock(&Disk::new(), dir.path()).unwrap().had_clean_shutdown());
         std::fs::write(dir.path().join(CLEAN_SHUTDOWN_FILE), b"").unwrap();
         let old_release = LogDir::lock(&Disk::new(), dir.path()).unwrap();

@@ -173,8 +173,8 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// Takes the locks of all directories. Nothing else in them is touched before all are held, except that the
-    /// clean-shutdown marker of each is read and removed. What is made and what is offline: see [`LogDir::lock_all`].
+    /// Takes the locks of all directories. Nothing in them is read before all are held, and nothing but a lock's file is
+    /// written. What is made and what is offline: see [`LogDir::lock_all`].
     ///
     /// # Errors
     /// [`StorageError::DirLocked`] when somebody else uses one of them; [`StorageError::NoLogDir`] without any;
@@ -228,6 +228,25 @@ impl LogManager {
         &self.shared.counters
     }
 
+    /// To be called before the first write to a log: takes the markers of the last clean stop away. [`Self::load`] does it
+    /// otherwise. A directory that refuses it goes offline.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when all of them are offline then.
+    pub fn begin_writing(&self) -> Result<(), StorageError> {
+        let mut failure = None;
+        for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
+            if let Err(error) = dir.take_clean_shutdown_marker() {
+                dir.mark_offline(error.to_string());
+                failure.get_or_insert(error);
+            }
+        }
+        match failure {
+            Some(error) if !self.dirs.iter().any(|dir| dir.is_online()) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the logs of all partitions that `topics` claims, several at a time. `progress` is called after each log
     /// with the numbers of done and of all.
     ///
@@ -240,6 +259,7 @@ impl LogManager {
         now_ms: i64,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<StartSummary, StorageError> {
+        self.begin_writing()?;
         let mut summary = StartSummary::default();
         let mut jobs: Vec<(Arc<LogDir>, LogOptions)> = Vec::new();
         for dir in self.partition_dirs().filter(|dir| dir.is_online()) {

@@ -49,9 +49,9 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
 fn quorum(broker: &Broker, version: i16) -> DescribeQuorumResponse {
     let log = &broker.metadata_log;
     let now_ms = if version >= 1 { broker.now_ms() } else { -1 };
-    // The id of the directory is told from the quorum version on that knows it, which is not in force here.
     let voter = DescribeQuorumResponseReplicaState {
         replica_id: broker.node_id,
+        replica_directory_id: broker.voter_directory_id,
         log_end_offset: log.log_end_offset().get(),
         last_fetch_timestamp: now_ms,
         last_caught_up_timestamp: now_ms,

@@ -1,7 +1,8 @@
 //! The metadata log of a quorum of one: `__cluster_metadata-0` in the metadata log directory.
 //!
-//! Method: opening replays the newest snapshot that can be read and the log behind it, takes the next epoch and writes
-//! its LeaderChange record. Every append is one batch, synced before anybody acts on it.
+//! Method: opening replays the newest snapshot that can be read and the log behind it, and writes nothing, so that a start
+//! that is refused for what it finds leaves a log of others as it was. Leading takes the next epoch and writes its
+//! LeaderChange record. Every append is one batch, synced before anybody acts on it.
 //! Invariant: the image never holds a record that is not durable.
 
 use std::collections::HashSet;
@@ -11,13 +12,13 @@ use std::sync::Arc;
 
 use weir_metadata::image::{MetadataImage, MetadataReplay};
 use weir_metadata::{MetadataError, MetadataRecord, VersionedRecord};
-use weir_protocol::messages::{LeaderChangeMessage, LeaderChangeMessageVoter};
 use weir_protocol::records::{
     BatchBuilder, BatchError, BatchHeader, Codec, ControlRecordType, HEADER_SIZE_BYTES, Scratch,
 };
 use weir_protocol::wire::{EncodeError, Uuid};
 use weir_storage::{Log, LogConfig, LogDir, LogOptions, LogShared, StorageError, TopicPartition};
 
+use super::voters::{Quorum, Voter};
 use super::{snapshot, state};
 use crate::stored_batches::{ReplayError, for_each_batch};
 
@@ -51,11 +52,22 @@ pub(crate) enum MetadataLogError {
         /// Why.
         error: MetadataError,
     },
-    /// The folder was written by a quorum of several controllers.
+    /// The folder was written by a quorum that is not this node alone.
     #[error(
-        "the metadata log in {0} belongs to a quorum of several controllers: this server can only lead a quorum of one"
+        "the metadata log in {0} belongs to a quorum of other or several controllers: this server can only lead a quorum \
+         of itself alone"
     )]
     SharedQuorum(PathBuf),
+    /// The folder was written by newer software.
+    #[error(
+        "the metadata log in {dir} is of newer software: kraft.version is at level {version}, this server leads 0 and 1"
+    )]
+    NewerQuorum {
+        /// The directory.
+        dir: PathBuf,
+        /// What it has.
+        version: i16,
+    },
     /// A batch could not be made: our fault.
     #[error("metadata batch: {0}")]
     Batch(#[from] BatchError),
@@ -70,6 +82,9 @@ pub(crate) struct MetadataLog {
     dir: PathBuf,
     epoch: i32,
     replay: MetadataReplay,
+    quorum: Quorum,
+    /// Nothing was ever written: neither a record nor a snapshot.
+    is_new: bool,
     bytes_since_snapshot: u64,
     removed_topics: HashSet<Uuid>,
     /// From here on the log holds a batch that was refused because it could not be synced, and must not stand.
@@ -89,7 +104,7 @@ pub(crate) struct OpenOptions {
 }
 
 impl MetadataLog {
-    /// Opens or makes the log in `log_dir`, and becomes its leader.
+    /// Opens or makes the log in `log_dir` and reads it.
     pub(crate) fn open(
         shared: Arc<LogShared>,
         log_dir: Arc<LogDir>,
@@ -103,6 +118,7 @@ impl MetadataLog {
             return Err(MetadataLogError::SharedQuorum(dir));
         }
         let mut snapshots = snapshot::list(&dir).map_err(io_error)?;
+        let had_snapshots = !snapshots.is_empty();
         let topic_partition = TopicPartition::new(TOPIC, 0);
         let log_start_offset = log_dir.log_start_offset(&topic_partition);
         let log = Log::open(
@@ -121,11 +137,12 @@ impl MetadataLog {
                 now_ms: options.now_ms,
             },
         )?;
-        let mut image = MetadataImage::empty();
+        let is_new = !had_snapshots && log.log_end_offset().get() == 0;
+        let (mut image, mut quorum) = (MetadataImage::empty(), Quorum::default());
         while let Some(newest) = snapshots.pop() {
             match snapshot::read(&newest) {
                 Ok(read) => {
-                    image = read;
+                    (image, quorum) = read;
                     break;
                 }
                 // An older snapshot and more of the log tell the same, as long as the log reaches back to it.
@@ -156,6 +173,9 @@ impl MetadataLog {
             last_epoch = last_epoch.max(batch.header.partition_leader_epoch);
             bytes_since_snapshot += batch.header.size_bytes() as u64;
             if batch.header.is_control() {
+                batch.for_each_record(TOPIC, &mut scratch, |record| {
+                    snapshot::take_control(&mut quorum, TOPIC, record)
+                })?;
                 replay.skip_to(batch.header.last_offset());
                 return Ok(());
             }
@@ -172,12 +192,46 @@ impl MetadataLog {
             replay.set_batch(batch.header.partition_leader_epoch, batch.header.max_timestamp);
             Ok::<(), MetadataLogError>(())
         })?;
-        let epoch = last_epoch + 1;
-        state::write(&dir, options.node_id, epoch).map_err(io_error)?;
-        let mut opened =
-            MetadataLog { log, dir, epoch, replay, bytes_since_snapshot, removed_topics, refused: None };
-        opened.append_leader_change(options.node_id, options.now_ms)?;
-        Ok(opened)
+        if !quorum.is_supported() {
+            return Err(MetadataLogError::NewerQuorum { dir, version: quorum.kraft_version() });
+        }
+        if !quorum.is_alone(options.node_id) {
+            return Err(MetadataLogError::SharedQuorum(dir));
+        }
+        Ok(MetadataLog {
+            log,
+            dir,
+            epoch: last_epoch + 1,
+            replay,
+            quorum,
+            is_new,
+            bytes_since_snapshot,
+            removed_topics,
+            refused: None,
+        })
+    }
+
+    /// Becomes the leader, in the next epoch; comes before the first append. A log in which nothing was written yet becomes
+    /// that of a dynamic quorum where there is a `voter`.
+    pub(crate) fn lead(
+        &mut self,
+        node_id: i32,
+        voter: Option<&Voter>,
+        now_ms: i64,
+    ) -> Result<(), MetadataLogError> {
+        let io_error = |error| MetadataLogError::Io { dir: self.dir.clone(), error };
+        if let Some(voter) = voter.filter(|_| self.is_new) {
+            let quorum = Quorum::of(voter);
+            snapshot::write_first(&self.dir, &quorum, now_ms).map_err(io_error)?;
+            self.quorum = quorum;
+        }
+        state::write(&self.dir, node_id, self.epoch, self.quorum.kraft_version()).map_err(io_error)?;
+        let value = Quorum::leader_change(node_id)?;
+        let mut batch = self.batch(self.log.log_end_offset().get());
+        batch.append_control(now_ms, ControlRecordType::LeaderChange, &value)?;
+        self.write(&batch, now_ms)?;
+        self.replay.skip_to(self.log.log_end_offset().get() - 1);
+        Ok(())
     }
 
     /// The committed image.
@@ -199,6 +253,11 @@ impl MetadataLog {
     /// The epoch of this leadership.
     pub(crate) fn epoch(&self) -> i32 {
         self.epoch
+    }
+
+    /// The directory of the voter, where the quorum names it (kraft.version 1).
+    pub(crate) fn voter_directory_id(&self) -> Uuid {
+        self.quorum.voter_directory_id()
     }
 
     /// The log itself, for the flush and for what describes it.
@@ -233,23 +292,6 @@ impl MetadataLog {
         replay.set_batch(self.epoch, now_ms);
         self.write(&batch, now_ms)?;
         self.replay = replay;
-        Ok(())
-    }
-
-    fn append_leader_change(&mut self, node_id: i32, now_ms: i64) -> Result<(), MetadataLogError> {
-        let voter = || LeaderChangeMessageVoter { voter_id: node_id, ..LeaderChangeMessageVoter::default() };
-        let message = LeaderChangeMessage {
-            leader_id: node_id,
-            voters: vec![voter()],
-            granting_voters: vec![voter()],
-            ..LeaderChangeMessage::default()
-        };
-        let mut value = Vec::new();
-        message.encode(&mut value, 0)?;
-        let mut batch = self.batch(self.log.log_end_offset().get());
-        batch.append_control(now_ms, ControlRecordType::LeaderChange, &value)?;
-        self.write(&batch, now_ms)?;
-        self.replay.skip_to(self.log.log_end_offset().get() - 1);
         Ok(())
     }
 
@@ -294,7 +336,8 @@ impl MetadataLog {
     /// Writes a snapshot of the image, then lets the log begin behind it and removes older snapshots.
     pub(crate) fn snapshot(&mut self, now_ms: i64) -> Result<(), MetadataLogError> {
         let io_error = |error| MetadataLogError::Io { dir: self.dir.clone(), error };
-        let written = snapshot::write(&self.dir, self.replay.image(), now_ms).map_err(io_error)?;
+        let written =
+            snapshot::write(&self.dir, self.replay.image(), &self.quorum, now_ms).map_err(io_error)?;
         self.bytes_since_snapshot = 0;
         for older in snapshot::list(&self.dir).map_err(io_error)? {
             if older.end_offset < written.end_offset {

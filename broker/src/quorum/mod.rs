@@ -10,6 +10,7 @@ mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
+mod voters;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -25,6 +26,7 @@ use weir_metadata::properties::BrokerConfig;
 use crate::failure;
 
 pub(crate) use log::{MetadataLog, MetadataLogError, OpenOptions, TOPIC};
+pub(crate) use voters::Voter;
 
 /// Commands that may wait; more wait in their handlers.
 const QUEUE: usize = 64;
@@ -213,5 +215,44 @@ fn follow_up(log: &mut MetadataLog, publisher: &mut impl Publisher) {
 
 /// Writes the `bootstrap.checkpoint` of a newly formatted directory, as Kafka's storage tool does.
 pub(crate) fn write_bootstrap(dir: &Path, records: &[VersionedRecord], now_ms: i64) -> std::io::Result<()> {
-    snapshot::write_file(&dir.join("bootstrap.checkpoint"), records.iter().cloned(), 0, 0, now_ms)
+    let static_quorum = voters::Quorum::default();
+    let path = dir.join("bootstrap.checkpoint");
+    snapshot::write_file(&path, records.iter().cloned(), &static_quorum, 0, 0, now_ms)
+}
+
+/// For [`crate::fuzz`]: a snapshot, and `quorum-state`.
+pub(crate) mod untrusted {
+    use std::io::IoSlice;
+
+    use weir_protocol::records::{BatchHeader, HEADER_SIZE_BYTES, crc_of};
+
+    use super::{snapshot, state};
+
+    /// Reads a snapshot as it is and with its checksums made right, without which hardly any damage would be looked at;
+    /// what was read of the quorum can be written again.
+    pub(crate) fn snapshot(data: &[u8]) {
+        for data in [data, &with_right_checksums(data)] {
+            if let Ok((_, quorum)) = snapshot::parse(&mut &*data, data.len() as u64, "fuzz", (1000, 1)) {
+                assert!(quorum.records().is_ok());
+                quorum.is_alone(1);
+            }
+        }
+    }
+
+    fn with_right_checksums(data: &[u8]) -> Vec<u8> {
+        let mut data = data.to_vec();
+        let mut rest = data.as_mut_slice();
+        while let Some((head, behind)) = rest.split_first_chunk_mut::<HEADER_SIZE_BYTES>() {
+            let Ok(header) = BatchHeader::parse(head) else { break };
+            let Some((body, next)) = behind.split_at_mut_checked(header.body_size_bytes()) else { break };
+            head[17..21].copy_from_slice(&crc_of(&header, &[IoSlice::new(body)]).to_be_bytes());
+            rest = next;
+        }
+        data
+    }
+
+    /// Reads a `quorum-state`.
+    pub(crate) fn quorum_state(data: &[u8]) {
+        let _ = state::parse(data, 1);
+    }
 }

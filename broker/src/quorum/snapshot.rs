@@ -3,14 +3,15 @@
 //! Invariant: a file under its final name is whole and synced; a snapshot in the making ends in `.part`.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use weir_metadata::VersionedRecord;
 use weir_metadata::image::{MetadataImage, Provenance};
 use weir_protocol::messages::{SnapshotFooterRecord, SnapshotHeaderRecord};
-use weir_protocol::records::{BatchBuilder, BatchError, Codec, ControlRecordType, Scratch};
+use weir_protocol::records::{BatchBuilder, BatchError, Codec, ControlRecordType, RecordView, Scratch};
 
+use super::voters::Quorum;
 use crate::stored_batches::{ReplayError, for_each_batch_of};
 
 const SUFFIX: &str = ".checkpoint";
@@ -50,31 +51,61 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
-/// Reads a snapshot. Input is untrusted.
-pub(super) fn read(snapshot: &SnapshotFile) -> Result<MetadataImage, ReplayError> {
+/// Reads a snapshot: the metadata, and what it says of the quorum. Input is untrusted.
+pub(super) fn read(snapshot: &SnapshotFile) -> Result<(MetadataImage, Quorum), ReplayError> {
     let what = snapshot.path.display().to_string();
-    let file = File::open(&snapshot.path).map_err(|error| ReplayError::Io { what: what.clone(), error })?;
+    let io_error = |error| ReplayError::Io { what: what.clone(), error };
+    let file = File::open(&snapshot.path).map_err(io_error)?;
+    let size = file.metadata().map_err(io_error)?.len();
+    parse(&mut BufReader::new(file), size, &what, (snapshot.end_offset, snapshot.epoch))
+}
+
+/// Reads a snapshot of `size` bytes that stands for what comes before this offset, and is of this epoch. Input is untrusted.
+pub(super) fn parse(
+    source: &mut impl Read,
+    size: u64,
+    what: &str,
+    (end_offset, epoch): (i64, i32),
+) -> Result<(MetadataImage, Quorum), ReplayError> {
     let mut records = Vec::new();
+    let mut quorum = Quorum::default();
     let mut log_time_ms = -1;
     let mut scratch = Scratch::new(0);
-    let size = file.metadata().map_err(|error| ReplayError::Io { what: what.clone(), error })?.len();
-    for_each_batch_of(&mut BufReader::new(file), size, &what, |batch| {
+    for_each_batch_of(source, size, what, |batch| {
         if batch.header.is_control() {
             log_time_ms = log_time_ms.max(batch.header.max_timestamp);
-            return Ok(());
+            return batch
+                .for_each_record(what, &mut scratch, |record| take_control(&mut quorum, what, record));
         }
-        batch.for_each_record(&what, &mut scratch, |record| {
-            records.push(decode(&what, record.offset, record.value.unwrap_or_default())?);
+        batch.for_each_record(what, &mut scratch, |record| {
+            records.push(decode(what, record.offset, record.value.unwrap_or_default())?);
             Ok::<(), ReplayError>(())
         })
     })?;
     let provenance = Provenance {
-        last_contained_offset: snapshot.end_offset - 1,
-        last_contained_epoch: snapshot.epoch,
+        last_contained_offset: end_offset - 1,
+        last_contained_epoch: epoch,
         last_contained_log_time_ms: log_time_ms,
     };
-    MetadataImage::from_snapshot(records.into_iter().map(Ok), provenance).map_err(|error| {
-        ReplayError::Damaged { what, offset: snapshot.end_offset, reason: error.to_string() }
+    let image = MetadataImage::from_snapshot(records.into_iter().map(Ok), provenance);
+    let image = image.map_err(|error| ReplayError::Damaged {
+        what: what.to_string(),
+        offset: end_offset,
+        reason: error.to_string(),
+    })?;
+    Ok((image, quorum))
+}
+
+/// Takes what a control record of the log or of a snapshot says of the quorum.
+pub(super) fn take_control(
+    quorum: &mut Quorum,
+    what: &str,
+    record: &RecordView<'_>,
+) -> Result<(), ReplayError> {
+    quorum.apply(record).map_err(|error| ReplayError::Damaged {
+        what: what.to_string(),
+        offset: record.offset,
+        reason: error.to_string(),
     })
 }
 
@@ -87,26 +118,40 @@ pub(super) fn decode(what: &str, offset: i64, value: &[u8]) -> Result<VersionedR
     })
 }
 
-/// Writes `image` as the snapshot of its last offset into `dir`.
-pub(super) fn write(dir: &Path, image: &MetadataImage, now_ms: i64) -> io::Result<SnapshotFile> {
+/// Writes `image` and `quorum` as the snapshot of the image's last offset into `dir`.
+pub(super) fn write(
+    dir: &Path,
+    image: &MetadataImage,
+    quorum: &Quorum,
+    now_ms: i64,
+) -> io::Result<SnapshotFile> {
     let provenance = image.provenance();
     let (end_offset, epoch) = (provenance.last_contained_offset + 1, provenance.last_contained_epoch.max(0));
     let path = dir.join(format!("{end_offset:020}-{epoch:010}{SUFFIX}"));
-    write_file(&path, image.snapshot_records(), epoch, provenance.last_contained_log_time_ms, now_ms)?;
+    let log_time_ms = provenance.last_contained_log_time_ms;
+    write_file(&path, image.snapshot_records(), quorum, epoch, log_time_ms, now_ms)?;
     Ok(SnapshotFile { end_offset, epoch, path })
+}
+
+/// Writes the snapshot in front of the first record, which tells the voters of a new dynamic quorum, as Kafka's storage
+/// tool does.
+pub(super) fn write_first(dir: &Path, quorum: &Quorum, now_ms: i64) -> io::Result<()> {
+    let path = dir.join(format!("{:020}-{:010}{SUFFIX}", 0, 0));
+    write_file(&path, std::iter::empty(), quorum, 0, 0, now_ms)
 }
 
 /// Writes `records` with header and footer to `path`, durably.
 pub(super) fn write_file(
     path: &Path,
     records: impl Iterator<Item = VersionedRecord>,
+    quorum: &Quorum,
     epoch: i32,
     log_time_ms: i64,
     now_ms: i64,
 ) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
-    let written = write_part(path, Path::new(&part), records, epoch, log_time_ms, now_ms);
+    let written = write_part(path, Path::new(&part), records, quorum, epoch, log_time_ms, now_ms);
     if written.is_err() {
         // On a full disk a half-made one would take the room of what matters more. It is removed at the next start
         // otherwise.
@@ -119,6 +164,7 @@ fn write_part(
     path: &Path,
     part: &Path,
     records: impl Iterator<Item = VersionedRecord>,
+    quorum: &Quorum,
     epoch: i32,
     log_time_ms: i64,
     now_ms: i64,
@@ -129,6 +175,9 @@ fn write_part(
     let mut value = Vec::new();
     header.encode(&mut value, 0).map_err(io::Error::other)?;
     out.control(ControlRecordType::SnapshotHeader, &value, now_ms)?;
+    for (kind, value) in quorum.records().map_err(io::Error::other)? {
+        out.control(kind, &value, now_ms)?;
+    }
     let mut batch = out.batch();
     for record in records {
         let value = record.to_bytes().map_err(io::Error::other)?;

@@ -1,7 +1,9 @@
-//! `quorum-state`: the epoch of this quorum of one, in Kafka's JSON (version 0, static quorum).
+//! `quorum-state`: the epoch of this quorum of one, in Kafka's JSON (version 0 of a static quorum, 1 of a dynamic one).
 
 use std::io::{self, Write};
 use std::path::Path;
+
+use weir_protocol::wire::Uuid;
 
 /// The file's name.
 pub(super) const FILE: &str = "quorum-state";
@@ -32,11 +34,17 @@ pub(super) fn parse(bytes: &[u8], node_id: i32) -> Option<QuorumState> {
 }
 
 /// Writes the state so that after a crash the old or the new one is there.
-pub(super) fn write(dir: &Path, node_id: i32, leader_epoch: i32) -> io::Result<()> {
-    let json = serde_json::json!({
-        "clusterId": "", "leaderId": node_id, "leaderEpoch": leader_epoch, "votedId": -1, "appliedOffset": 0,
-        "currentVoters": [{"voterId": node_id}], "data_version": 0,
-    });
+pub(super) fn write(dir: &Path, node_id: i32, leader_epoch: i32, kraft_version: i16) -> io::Result<()> {
+    let json = match kraft_version {
+        0 => serde_json::json!({
+            "clusterId": "", "leaderId": node_id, "leaderEpoch": leader_epoch, "votedId": -1, "appliedOffset": 0,
+            "currentVoters": [{"voterId": node_id}], "data_version": 0,
+        }),
+        _ => serde_json::json!({
+            "leaderId": node_id, "leaderEpoch": leader_epoch, "votedId": -1,
+            "votedDirectoryId": Uuid::ZERO.to_string(), "data_version": 1,
+        }),
+    };
     let temporary = dir.join(format!("{FILE}.tmp"));
     let mut file = std::fs::File::create(&temporary)?;
     file.write_all(json.to_string().as_bytes())?;
@@ -52,9 +60,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_damaged_is_none() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), 7, 3).unwrap();
-        let bytes = std::fs::read(dir.path().join(FILE)).unwrap();
-        assert_eq!(parse(&bytes, 7), Some(QuorumState { leader_epoch: 3, leader_id: 7, is_alone: true }));
+        for kraft_version in [0, 1] {
+            write(dir.path(), 7, 3, kraft_version).unwrap();
+            let bytes = std::fs::read(dir.path().join(FILE)).unwrap();
+            assert_eq!(parse(&bytes, 7), Some(QuorumState { leader_epoch: 3, leader_id: 7, is_alone: true }));
+        }
         for damaged in [&b""[..], b"{", b"[]", b"{\"leaderEpoch\": 99999999999, \"leaderId\": 1}"] {
             assert_eq!(parse(damaged, 7), None);
         }

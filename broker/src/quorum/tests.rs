@@ -45,7 +45,9 @@ fn open_log(dir: &Path) -> MetadataLog {
     let shared = LogShared::new(FileHandles::new(Disk::new(), 16), ProducerIdQuota::new(10));
     let log_dir = LogDir::lock(&Disk::new(), dir).unwrap();
     let options = OpenOptions { node_id: 1, config: Arc::new(LogConfig::default()), clean: false, now_ms: 1 };
-    MetadataLog::open(Arc::new(shared), Arc::new(log_dir), &options).unwrap()
+    let mut log = MetadataLog::open(Arc::new(shared), Arc::new(log_dir), &options).unwrap();
+    log.lead(1, None, 1).unwrap();
+    log
 }
 
 /// A controller on a thread of its own; `panics` says whether publishing does.

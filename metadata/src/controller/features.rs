@@ -35,25 +35,44 @@ fn supported(name: &str) -> Option<&'static SupportedFeature> {
     SUPPORTED_FEATURES.iter().find(|feature| feature.name == name)
 }
 
-/// The finalized features of a log that this server does not serve at their level, with the reason. A log that has any
-/// must not be opened for writing.
-pub fn unsupported_features(image: &MetadataImage) -> Vec<String> {
-    let version = image.features().metadata_version();
-    let others = image.features().levels().iter().map(|(name, level)| (name.as_str(), *level));
-    std::iter::once((metadata_version::FEATURE_NAME, version))
-        .chain(others)
-        .filter_map(|(name, level)| match supported(name) {
-            Some(feature) if (feature.min_level..=feature.max_level).contains(&level) => None,
-            Some(feature) => Some(format!(
-                "{name} is at level {level}, this server serves {} to {}",
-                feature.min_level, feature.max_level
-            )),
-            None => Some(format!(
-                "{name} is at level {level}, this server does not serve it; lower it with kafka-features downgrade \
-                 --feature {name}=0"
-            )),
-        })
-        .collect()
+/// What of a log's finalized features this server does not serve, and how to come to what it does; `None` where it serves
+/// them all. A log that has others must not be written.
+pub fn unsupported_features(image: &MetadataImage) -> Option<String> {
+    const TOOL: &str = "kafka-features.sh --bootstrap-server HOST:PORT";
+    let level = image.features().metadata_version();
+    let named = |level| metadata_version::name(level).map(|name| format!(" ({name})")).unwrap_or_default();
+    let range = metadata_version::MINIMUM_LEVEL..=metadata_version::MAXIMUM_LEVEL;
+    let others: Vec<(&str, i16)> =
+        image.features().levels().iter().map(|(name, level)| (name.as_str(), *level)).collect();
+    let mut reasons = Vec::new();
+    if !range.contains(&level) {
+        let (limit, tool) = match level < *range.start() {
+            true => (*range.start(), "upgrade --release-version 3.9".to_owned()),
+            false => (
+                *range.end(),
+                format!("downgrade --metadata {}", named(*range.end()).trim_matches([' ', '(', ')'])),
+            ),
+        };
+        reasons.push(format!(
+            "{} is at level {level}{}, this server serves {} to {}: with Kafka on it once more, bring it to {limit} by {TOOL} \
+             {tool}",
+            metadata_version::FEATURE_NAME,
+            named(level),
+            range.start(),
+            range.end(),
+        ));
+    }
+    if !others.is_empty() {
+        let list: Vec<String> =
+            others.iter().map(|(name, level)| format!("{name} at level {level}")).collect();
+        let options: String = others.iter().map(|(name, _)| format!(" --feature {name}=0")).collect();
+        reasons.push(format!(
+            "features that this server does not serve are in force ({}): with Kafka on it once more, take them back by {TOOL} \
+             downgrade{options}",
+            list.join(", ")
+        ));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 impl Controller<'_> {

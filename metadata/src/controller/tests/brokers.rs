@@ -16,7 +16,7 @@ fn an_empty_log_starts_with_its_level_in_a_transaction() {
         ["BeginTransactionRecord", "FeatureLevelRecord", "FeatureLevelRecord", "EndTransactionRecord"];
     assert_eq!(names, expected);
     assert!(activation_records(&world.replay, &bootstrap_records(21, &[])).is_empty(), "once is enough");
-    assert!(unsupported_features(world.image()).is_empty());
+    assert_eq!(unsupported_features(world.image()), None);
 }
 
 #[test]
@@ -37,14 +37,22 @@ fn a_bootstrap_that_a_crash_cut_off_is_aborted_and_written_again() {
 }
 
 #[test]
-fn features_of_a_log_that_are_not_served_are_named() {
+fn features_of_a_log_that_are_not_served_are_named_with_the_way_out() {
     let mut world = World::unregistered("");
-    world.append(&bootstrap_records(21, &[("streams.version", 1)])[1..]);
-    let reasons = unsupported_features(world.image());
-    assert_eq!(reasons.len(), 1);
-    assert!(reasons[0].contains("streams.version is at level 1"), "{reasons:?}");
-    let old = MetadataReplay::default();
-    assert!(unsupported_features(old.image())[0].contains("metadata.version is at level 0"));
+    world.append(&bootstrap_records(21, &[("streams.version", 1), ("group.version", 1)])[1..]);
+    let reason = unsupported_features(world.image()).unwrap();
+    assert!(reason.contains("(group.version at level 1, streams.version at level 1)"), "{reason}");
+    assert!(reason.ends_with("downgrade --feature group.version=0 --feature streams.version=0"), "{reason}");
+    let level = |level| {
+        let mut world = World::unregistered("");
+        world.append(&bootstrap_records(level, &[]));
+        unsupported_features(world.image())
+    };
+    let old = level(19).unwrap();
+    assert!(old.contains("level 19 (3.7-IV4)") && old.ends_with("upgrade --release-version 3.9"), "{old}");
+    let new = level(34).unwrap();
+    assert!(new.contains("level 34 (4.5-IV0)") && new.ends_with("downgrade --metadata 4.4-IV2"), "{new}");
+    assert_eq!(level(33), None);
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn features_that_were_finalized_elsewhere_can_be_lowered_to_0() {
     let request = UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() };
     let result = world.controller().update_features(&request);
     assert_eq!(world.commit(result).error_code, ErrorCode::NONE);
-    assert!(unsupported_features(world.image()).is_empty());
+    assert_eq!(unsupported_features(world.image()), None);
 }
 
 #[test]
