@@ -38,6 +38,8 @@ mod metadata;
 mod offsets;
 #[path = "beside_kafka/pair.rs"]
 mod pair;
+#[path = "../../storage/tests/storage/ports.rs"]
+mod ports;
 #[path = "beside_kafka/produce.rs"]
 mod produce;
 #[path = "beside_kafka/topics.rs"]

@@ -1,7 +1,6 @@
 """A weir server to do harm to: its files, its log, its metrics, and what clients were promised by it."""
 
 import hashlib
-import os
 import re
 import resource
 import shutil
@@ -13,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import brokers
-from kit import Failed, check, equal, wait_until
+from kit import Failed, Skipped, check, equal, wait_until
 from wire import TIME, Wire
 
 SEGMENT_BYTES = 1 << 20
@@ -22,17 +21,10 @@ SEGMENT_BYTES = 1 << 20
 class Weir(brokers.Broker):
     """One server in a directory of its own; `start` after `kill` or `stop` starts it on what it left."""
 
-    def __init__(self, test, name="weir", data=None, overrides=None, nofile=None, preload=None):
+    def __init__(self, test, name="weir", data=None, overrides=None, **options):
         settings = {"log.dirs": str(data)} if data else {}
         settings.update(overrides or {})
-        if preload:
-            os.environ.update(preload)
-        try:
-            super().__init__("weir", test.scratch / name, settings, budget="64MiB", nofile=nofile)
-        finally:
-            for key in preload or {}:
-                os.environ.pop(key)
-        self.preload = preload
+        super().__init__("weir", test.scratch / name, settings, budget="64MiB", **options)
         if data:
             self.data = Path(data)
 
@@ -269,6 +261,17 @@ class Mount:
     def __exit__(self, *_):
         if self.allowed:
             subprocess.run(["umount", "-l", str(self.path)], stdin=subprocess.DEVNULL)
+
+
+def preloaded(test, source, **environment):
+    """A prefix for a server with a library loaded into it, which is made of this C code."""
+    code, library = test.scratch / "preload.c", test.scratch / "preload.so"
+    code.write_text(source)
+    done = subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(code), "-ldl"],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise Skipped(f"gcc: {done.stderr}")
+    return ["env", f"LD_PRELOAD={library}", *(f"{name}={value}" for name, value in environment.items())]
 
 
 def _mount(*arguments):

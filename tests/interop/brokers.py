@@ -111,10 +111,11 @@ class Broker:
     """A running broker. `bootstrap` is its address, `pid` the process to measure."""
 
     def __init__(self, kind, directory, overrides=None, heap="1g", budget=None, java_options=(), nofile=None,
-                 format_options=()):
+                 prefix=(), format_options=(), ports=None, dynamic_quorum=False):
+        """`prefix`: a command that runs the one behind it. `ports`: the broker's and the controller's."""
         self.kind, self.dir = kind, Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
-        self.port, controller = free_port(), free_port()
+        self.port, controller = ports or (free_port(), free_port())
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log = self.dir / "broker.log"
         self.data = self.dir / "data"
@@ -143,7 +144,10 @@ class Broker:
             if budget:
                 self.properties["memory.budget.bytes"] = str(budget)
         self.properties.update(overrides or {})
-        self.properties["controller.quorum.voters"] = f"{self.properties['node.id']}@127.0.0.1:{controller}"
+        if dynamic_quorum:
+            self.properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
+        else:
+            self.properties["controller.quorum.voters"] = f"{self.properties['node.id']}@127.0.0.1:{controller}"
         file = self.dir / "server.properties"
         file.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
         if kind == "weir":
@@ -170,7 +174,7 @@ class Broker:
         if nofile:
             nofile = descriptors(nofile)
             command = ["prlimit", f"--nofile={nofile}:{nofile}", *command]
-        self.command = command
+        self.command = [*prefix, *command]
         self.process = None
         self.start()
 

@@ -4,12 +4,13 @@
 //! shell sees the end of that input and kills it.
 
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::ports::two_ports;
 
 /// How long a start may take on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(240);
@@ -103,18 +104,4 @@ impl Drop for Kafka {
         // The keeper ends once the node is gone; an error would mean that it is gone already.
         let _ = self.keeper.wait();
     }
-}
-
-/// Two ports below those that outgoing connections get: one of theirs could be taken before Kafka listens, even by a
-/// connection to itself of whoever waits for Kafka.
-fn two_ports() -> (u16, u16) {
-    let mut number = RandomState::new().hash_one(0) % 17_000;
-    let mut next = || loop {
-        number = (number + 1) % 17_000;
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + number as u16)) {
-            return listener;
-        }
-    };
-    let (a, b) = (next(), next());
-    (a.local_addr().unwrap().port(), b.local_addr().unwrap().port())
 }

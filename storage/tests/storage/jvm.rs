@@ -5,14 +5,14 @@
 //! dependencies), and a JDK is installed; else each test says that it was skipped.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Batch, NOW, Random, headers, read_all};
+use crate::ports::two_ports;
 use weir_protocol::records::{BatchBuilder, Codec};
 use weir_protocol::wire::Uuid;
 use weir_storage::disk::Disk;
@@ -250,20 +250,6 @@ impl Drop for Broker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Two ports below those that outgoing connections get: one of theirs could be taken before Kafka listens, even by a
-/// connection to itself of whoever waits for Kafka.
-fn two_ports() -> (u16, u16) {
-    let mut number = RandomState::new().hash_one(0) % 17_000;
-    let mut next = || loop {
-        number = (number + 1) % 17_000;
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + number as u16)) {
-            return listener;
-        }
-    };
-    let (a, b) = (next(), next());
-    (a.local_addr().unwrap().port(), b.local_addr().unwrap().port())
 }
 
 fn format_directory(kafka: &Kafka, root: &Path) -> (PathBuf, String) {

@@ -7,4 +7,5 @@ mod faults;
 mod fuzzing;
 mod jvm;
 mod manager;
+mod ports;
 mod recovery;

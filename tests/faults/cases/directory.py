@@ -1,12 +1,14 @@
 """A log directory: two servers on one, its identity lost, what crashes left in it."""
 
 import shutil
+import socket
 import subprocess
+from pathlib import Path
 
 import brokers
 import wire
-from kit import case, check, equal, wait_until
-from weir import SEGMENT_BYTES, Weir, admin, checkpoint, files_of, fill, read_all, still, topic_of
+from kit import Skipped, case, check, equal, wait_until
+from weir import Mount, SEGMENT_BYTES, Weir, admin, checkpoint, files_of, fill, read_all, still, topic_of
 
 
 @case("directory", "a second server")
@@ -44,11 +46,11 @@ def meta_properties(test):
         file.unlink()
         if content is not None:
             file.write_bytes(content)
-        before = {k: v for k, v in files_of(server.data).items() if k != ".kafka_cleanshutdown"}
+        before = files_of(server.data)
         said = server.start_fails()
         mend = ("write the file again", "cluster.id=") if content is None else ("restore the file",)
         check(str(file) in said and all(word in said for word in mend), said)
-        equal({k: v for k, v in files_of(server.data).items() if k != ".kafka_cleanshutdown"}, before, "files")
+        equal(files_of(server.data), before, "files")
         file.touch()
     test.prove("empty, garbled, cut or missing: refused, the message says how to mend it, nothing is written")
     file.write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
@@ -56,6 +58,68 @@ def meta_properties(test):
     equal(read_all(server, topic), acked, "records")
     equal(admin(server).list_topics(timeout=60).cluster_id, cluster, "cluster id")
     test.prove("mended as the message says it starts with everything")
+
+
+@case("directory", "a start that is refused")
+def refused_start(test):
+    server = Weir(test)
+    topic = topic_of(test, server, partitions=2)
+    acked = fill(server, topic, 50)
+    equal(server.stop(), 0, "exit code")
+    before = files_of(server.data)
+    check(".kafka_cleanshutdown" in before, "the stop left no marker")
+    taken = socket.create_server(("127.0.0.1", 0))
+    for setting, words in ((f"listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}", ("cannot listen on PLAINTEXT://",)),
+                           (f"http.listener=127.0.0.1:{taken.getsockname()[1]}", ("http.listener", "another address")),
+                           ("node.id=2", ("node.id",)), ("max.partitions=1", ("max.partitions",)),
+                           ("memory.budget.bytes=16777216", ("memory.budget.bytes",))):
+        done = subprocess.run([*server.command, "--override", setting, "--override", "controller.quorum.voters="],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        check(done.returncode == 1, f"{setting}: exit code {done.returncode}\n{done.stderr[-1500:]}")
+        check(all(word in done.stderr for word in words), f"{setting}: {done.stderr[-1500:]}")
+        equal(files_of(server.data), before, f"files after a start with {setting}")
+    taken.close()
+    server.start()
+    check(not server.said("after a stop that was not clean"), "the clean stop before the refused starts is forgotten")
+    equal(read_all(server, topic), acked, "records")
+    test.prove("a port in use, another node's id, more partitions than may be, too small a budget: exit code 1 and the reason, "
+               "not one byte changed, and the next start finds the clean stop")
+
+
+@case("directory", "an emptied mount point")
+def emptied_mount_point(test):
+    point, table = test.scratch / "disk", test.scratch / "fstab"
+    point.mkdir()
+    if not Path("/etc/fstab").exists():
+        raise Skipped("there is no /etc/fstab to put another in the place of")
+    table.write_text(f"# as an administrator writes it\n/dev/vdz1 {point} ext4 nofail 0 2\n")
+    in_place = 'mount --bind "$0" /etc/fstab && exec "$@"'
+    prefix = ["unshare", "--mount", "sh", "-c", in_place, str(table)]
+    if subprocess.run([*prefix, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode != 0:
+        raise Skipped("a mount namespace is not allowed here")
+    with Mount(point, "-t", "tmpfs", "-o", "size=32m", "tmpfs") as disk:
+        if not disk.allowed:
+            raise Skipped("mounting a tmpfs is not allowed here")
+        server = Weir(test, data=point / "log", prefix=prefix)
+        topic = topic_of(test, server)
+        acked = fill(server, topic, 50)
+        equal(server.stop(), 0, "exit code")
+        away = test.scratch / "away"
+        shutil.copytree(point / "log", away)
+    said = server.start_fails()
+    check(f"{point} is a mount point in /etc/fstab on which nothing is mounted" in said, said)
+    check("--override log.dirs.auto.format=true" in said, said)
+    equal(list(point.iterdir()), [], "files below the mount point")
+    with Mount(point, "-t", "tmpfs", "-o", "size=32m", "tmpfs"):
+        shutil.copytree(away, point / "log")
+        server.start()
+        equal(read_all(server, topic), acked, "records")
+        equal(server.stop(), 0, "exit code")
+    server.command += ["--override", "log.dirs.auto.format=true"]
+    server.start()
+    equal(admin(server).list_topics(timeout=60).topics, {}, "topics of a first start that was asked for")
+    test.prove("where /etc/fstab has a mount point above log.dirs on which nothing is mounted, a first start is refused and "
+               "writes nothing; mounted again everything is there; log.dirs.auto.format=true starts all the same")
 
 
 @case("directory", "leftovers")

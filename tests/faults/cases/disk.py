@@ -64,6 +64,12 @@ class Everything:
             return error
         wait_until(refused, "a commit is refused", pause=0.001)
 
+    def stands(self):
+        """Writes are refused with errors that clients send again for, and reads go on."""
+        self.refuses()
+        self.commits_refused()
+        self.reads()
+
     def works_again(self, timeout=120):
         """Everything works, without a restart."""
         began = time.monotonic()
@@ -107,9 +113,7 @@ def full(test):
                         file.write(b"\0" * size)
                 except OSError:
                     pass
-        every.refuses()
-        every.commits_refused()
-        every.reads()
+        every.stands()
         # The last page of the metadata log may have room for some.
         wait_until(lambda: every.wire.create_topic(test.name("during")) == wire.STORAGE, "a topic's creation is refused")
         check(server.metric("weir_storage_read_only_logs") > 0, "no log is read-only by the metric")
@@ -130,9 +134,7 @@ def file_size(test):
     every = Everything(test, server)
     # The server's own log is under the limit, too.
     server.limit(resource.RLIMIT_FSIZE, 1)
-    every.refuses()
-    every.commits_refused()
-    every.reads()
+    every.stands()
     equal(every.wire.create_topic(test.name("during")), wire.STORAGE, "error of a topic's creation")
     check(server.metric("weir_storage_read_only_logs") > 0, "no log is read-only by the metric")
     time.sleep(1)
@@ -212,9 +214,7 @@ def read_only_file_system(test):
         os.sync()
         with open(trigger, "w") as file:
             file.write("a test of what stands on it")
-        every.refuses()
-        every.commits_refused()
-        every.reads()
+        every.stands()
         equal(every.wire.create_topic(test.name("during")), wire.STORAGE, "error of a topic's creation")
         check(server.said("ERROR", "Read-only file system"), "nothing is said")
         server.lives()
@@ -294,7 +294,7 @@ def descriptors(test):
 
 @case("descriptors", "exhausted by connections", seconds=15)
 def connections(test):
-    server = Weir(test, nofile=256)
+    server = Weir(test, prefix=["prlimit", "--nofile=256:256"])
     every = Everything(test, server)
     held = []
     try:

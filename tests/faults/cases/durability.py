@@ -1,13 +1,12 @@
 """Answers after the sync (log.flush.interval.messages=1), group commit, and a sync that fails. The sync itself is made
 slow or made to fail by a small library loaded into the process, which does what a file says."""
 
-import subprocess
 import threading
 import time
 
 import wire
-from kit import Skipped, case, check, equal, wait_until
-from weir import Weir, admin, read_all, topic_of
+from kit import case, check, equal, wait_until
+from weir import Weir, admin, preloaded, read_all, topic_of
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -43,13 +42,8 @@ int fsync(int fd) { return sync_with("fsync", fd); }
 
 class Syncs:
     def __init__(self, test):
-        source, self.library = test.scratch / "sync.c", test.scratch / "sync.so"
-        source.write_text(SOURCE)
-        done = subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(self.library), str(source), "-ldl"],
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            raise Skipped(f"gcc: {done.stderr}")
         self.file = test.scratch / "control"
+        self.prefix = preloaded(test, SOURCE, SYNC_CONTROL=self.file)
         self.set(0)
 
     def set(self, value):
@@ -58,8 +52,7 @@ class Syncs:
         new.rename(self.file)
 
     def server(self, test, **overrides):
-        return Weir(test, overrides=overrides,
-                    preload={"LD_PRELOAD": str(self.library), "SYNC_CONTROL": str(self.file)})
+        return Weir(test, overrides=overrides, prefix=self.prefix)
 
 
 @case("durability", "answers follow the sync, one sync serves many")

@@ -1,12 +1,13 @@
-"""What happens to the process: killed after a DeleteRecords, stopped for longer than sessions last."""
+"""What happens to the process: killed after a DeleteRecords, stopped for longer than sessions last, refused a thread."""
 
-import signal
 import os
+import signal
+import subprocess
 import threading
 import time
 
 from kit import case, check, equal, wait_until
-from weir import Load, SEGMENT_BYTES, Weir, fill, read_all, topic_of
+from weir import Load, SEGMENT_BYTES, Weir, fill, preloaded, read_all, topic_of
 
 
 @case("process", "DeleteRecords, then kill -9")
@@ -73,3 +74,46 @@ def stopped(test):
     server.lives()
     test.prove("stopped for 9 s with sessions of 6 s: producer and both members go on by themselves, every record is "
                "acknowledged once, consumed and in the log once")
+
+
+# Of the threads of the runtime, which the main thread starts, the first that another thread asks for is refused, as a limit
+# on tasks would. The allocator has a thread of its own, which is let through.
+NO_THREAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef void *routine(void *);
+static routine *_Atomic of_runtime;
+static atomic_int refused;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, routine *run, void *arg) {
+    if (syscall(SYS_gettid) == getpid()) of_runtime = run;
+    else if (run == of_runtime && atomic_exchange(&refused, 1) == 0) return ENOMEM;
+    int (*real)(pthread_t *, const pthread_attr_t *, routine *, void *) = dlsym(RTLD_NEXT, "pthread_create");
+    return real(thread, attr, run, arg);
+}
+"""
+
+
+@case("process", "a part of the server that panics")
+def panic(test):
+    server = Weir(test)
+    topic = topic_of(test, server)
+    acked = fill(server, topic, 50)
+    equal(server.stop(), 0, "exit code of a stop")
+    done = subprocess.run([*preloaded(test, NO_THREAD), *server.command], capture_output=True, text=True, timeout=300,
+                          stdin=subprocess.DEVNULL)
+    said = done.stdout + done.stderr
+    check(done.returncode == 1, f"exit code {done.returncode}\n{said[-3000:]}")
+    for words in ("panic: ", "what looks after the logs has failed", "start the server again", "stopped"):
+        check(words in said, f"it does not say {words!r}:\n{said[-3000:]}")
+    server.start()
+    check(not server.said("after a stop that was not clean"), "the logs were not closed")
+    equal(read_all(server, topic), acked, "records")
+    test.prove("it says so, closes its logs and ends with exit code 1, for half a server is restarted by nobody; the next "
+               "start finds a clean stop and every record")

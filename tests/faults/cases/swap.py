@@ -1,11 +1,12 @@
 """Folders that change hands: weir, Apache Kafka 4.4.0 and 3.9.2, with idempotent producers and transactions."""
 
-import shutil
+import re
+import subprocess
 
 import brokers
 import wire
-from kit import case, check, equal, wait_until
-from weir import Weir, admin, checkpoint, fill, read_all, topic_of
+from kit import Failed, case, check, equal, wait_until
+from weir import Weir, admin, files_of, fill, read_all, topic_of
 
 
 class Hands:
@@ -193,3 +194,61 @@ def several_directories(test):
     the_same("Kafka, after a start of weir without the second directory")
     test.prove("each lets the partitions be where the other put them, by the directory ids in the metadata log; after a start "
                "of weir without one of the directories Kafka serves all")
+
+
+@case("swap", "as Kafka's storage tool formats it", seconds=60)
+def dynamic_quorum(test):
+    """With `--standalone` and `controller.quorum.bootstrap.servers`, as Kafka's quick start does: the voters are in the log."""
+    data, ports = test.scratch / "data", (brokers.free_port(), brokers.free_port())
+    options = {"ports": ports, "dynamic_quorum": True}
+    # So that each start leaves a snapshot, which must hold the voters.
+    snapshots = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
+    tool = lambda kind, broker, *arguments: subprocess.run(
+        [*brokers.java_command(kind), "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap,
+         *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def kafka(number):
+        return brokers.Broker("kafka-4.4.0", test.scratch / f"{number}-kafka", {"log.dirs": str(data)}, heap="256m",
+                              java_options=["-XX:TieredStopAtLevel=1"], format_options=["--standalone"], **options)
+    server = kafka(1)
+    topics = [topic_of(test, server, "kafka")]
+    records = fill(server, topics[0], 100)
+    check(server.stop() in (0, 143), "clean stop of Kafka")
+    before = files_of(data)
+    try:
+        Weir(test, "refused", data=data, overrides=snapshots, **options)
+        raise Failed("features that are not served were accepted")
+    except SystemExit as e:
+        said = str(e)
+    told = re.search(r"downgrade( --feature [a-z.]+=0)+", said)
+    check(told and "group.version at level 1" in said, said)
+    equal({k: v for k, v in files_of(data).items() if k != ".lock"}, {k: v for k, v in before.items() if k != ".lock"}, "files")
+    test.prove("the features of a 4.4 that weir does not serve: refused, not one byte changed")
+    server.start()
+    done = tool("4.4.0", server, *told.group().split())
+    check(done.returncode == 0, done.stdout + done.stderr)
+    check(server.stop() in (0, 143), "clean stop of Kafka")
+    for turn in range(2):
+        server = Weir(test, f"weir-{turn}", data=data, overrides=snapshots, **options)
+        equal(read_all(server, topics[0]), records, "records on weir")
+        for _ in range(8):
+            topics.append(topic_of(test, server, "weir"))
+        wait_until(lambda: list((data / "__cluster_metadata-0").glob("*[1-9]*-*.checkpoint")), "a snapshot")
+        equal(server.stop(), 0, "exit code")
+        server = kafka(2 + turn)
+        equal(read_all(server, topics[0]), records, "records on Kafka")
+        found = set(admin(server).list_topics(timeout=60).topics)
+        check(found >= set(topics), f"topics that are lost: {set(topics) - found}")
+        topics.append(topic_of(test, server, "kafka"))
+        check(server.stop() in (0, 143), "clean stop of Kafka")
+    test.prove("with the features taken back as the message says: weir, kafka, weir, kafka on snapshots of weir, every topic "
+               "and record there")
+    data = test.scratch / "ours"
+    server = Weir(test, "ours", data=data, **options)
+    topic = topic_of(test, server)
+    records = fill(server, topic, 100)
+    equal(server.stop(), 0, "exit code")
+    server = kafka(9)
+    equal(read_all(server, topic), records, "records of a directory that weir formatted, on Kafka")
+    check(server.stop() in (0, 143), "clean stop of Kafka")
+    test.prove("a directory that weir formats for a file with controller.quorum.bootstrap.servers serves Kafka with that file")

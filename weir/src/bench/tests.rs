@@ -42,7 +42,7 @@ fn fetching(server: &Server) -> FetchOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_record_that_was_sent_is_counted_once_and_fetched_once() {
     let dir = tempfile::tempdir().unwrap();
-    let server = server(&dir).await;
+    let server = server(dir.path()).await;
     let mut sent = 0;
     for (codec, acks) in [(Codec::None, -1), (Codec::Zstd, 1), (Codec::Lz4, -1), (Codec::None, 0)] {
         let report = produce(&ProduceOptions { codec, acks, ..producing(&server) }).await.unwrap();
@@ -69,7 +69,7 @@ async fn every_record_that_was_sent_is_counted_once_and_fetched_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_is_kept_and_each_record_has_its_latency() {
     let dir = tempfile::tempdir().unwrap();
-    let server = server(&dir).await;
+    let server = server(dir.path()).await;
     let paced = |records, time| ProduceOptions {
         rate: Some(2000.0),
         records,
@@ -97,7 +97,7 @@ async fn a_rate_is_kept_and_each_record_has_its_latency() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let server = server(&dir).await;
+    let server = server(dir.path()).await;
     let missing = fetch(&fetching(&server)).await.unwrap_err();
     assert_eq!(missing, "there is no topic bench");
     let large = ProduceOptions { batch_size_bytes: 2 << 20, records: Some(50_000), ..producing(&server) };

@@ -1,5 +1,7 @@
 //! The load against a broker in this process.
 
+use std::path::Path;
+
 use weir_broker::Server;
 use weir_metadata::properties::{BrokerConfig, PropertySet};
 
@@ -11,10 +13,10 @@ use weir_protocol::messages::ErrorCode;
 use weir_protocol::records::BatchHeader;
 
 /// A broker of 64 MiB in this process, on a port of its own.
-pub(crate) async fn server(dir: &tempfile::TempDir) -> Server {
+pub(crate) async fn server(dir: &Path) -> Server {
     let mut properties = PropertySet::embedded();
     for setting in [
-        &format!("log.dirs={}", dir.path().display()),
+        &format!("log.dirs={}", dir.display()),
         "listeners=PLAINTEXT://127.0.0.1:0",
         "http.listener=",
         "memory.budget.bytes=64MiB",
@@ -27,7 +29,7 @@ pub(crate) async fn server(dir: &tempfile::TempDir) -> Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_produced_to_every_partition_is_fetched_again() {
     let dir = tempfile::tempdir().unwrap();
-    let server = server(&dir).await;
+    let server = server(dir.path()).await;
     let mut client = Client::connect(server.addresses()[0], "test").await.unwrap();
     client.create_topic("t", 3, &[("retention.ms", "-1")]).await.unwrap();
     let mut sent = 0;
@@ -59,7 +61,7 @@ async fn what_is_produced_to_every_partition_is_fetched_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_in_an_answer_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let server = server(&dir).await;
+    let server = server(dir.path()).await;
     let mut client = Client::connect(server.addresses()[0], "test").await.unwrap();
     client.create_topic("t", 1, &[]).await.unwrap();
     let exists = client.create_topic("t", 1, &[]).await.unwrap_err();

@@ -6,8 +6,6 @@ use std::process::Command;
 use std::sync::Arc;
 
 use serde_json::Value;
-use weir_broker::Server;
-use weir_metadata::properties::{BrokerConfig, PropertySet};
 use weir_protocol::messages::group_records::{OffsetCommitKey, OffsetCommitValue};
 use weir_protocol::records::{
     BatchBuilder, BatchHeader, Codec, ControlRecordType, EndTxnMarker, HEADER_SIZE_BYTES,
@@ -19,6 +17,7 @@ use weir_storage::{
 };
 
 use super::*;
+use crate::load::tests::server;
 
 const NOW: i64 = 1_800_000_000_000;
 const OPTIONS: Options =
@@ -140,18 +139,8 @@ fn a_directory_of_ours_is_shown_whole_and_without_a_complaint() {
 
 /// Starts and stops a server on a directory.
 fn run_server(root: &Path) {
-    let mut properties = PropertySet::embedded();
-    for setting in [
-        &format!("log.dirs={}", root.display()),
-        "listeners=PLAINTEXT://127.0.0.1:0",
-        "http.listener=",
-        "memory.budget.bytes=64MiB",
-    ] {
-        properties.set_override(setting).unwrap();
-    }
-    let config = BrokerConfig::from_properties(&properties).unwrap().config;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async { Server::start(config).await.unwrap().stop().await.unwrap() });
+    runtime.block_on(async { server(root).await.stop().await.unwrap() });
 }
 
 #[test]
