@@ -1,34 +1,34 @@
 //! Somebody speaks another protocol to a Kafka port: the first four bytes of a TLS hello or an HTTP request, read as a
 //! request's size.
 
-use super::{Facts, Finding, Proof, Remedy, Severity, exact, text};
+use super::{Facts, Finding, Proof, Remedy, Severity, Text, exact, text};
 use crate::evidence::MemoryKind;
 
 /// What a size means when its four bytes are the start of another protocol.
-pub fn decode_size(size: u64) -> Option<&'static str> {
+pub fn decode_size(size: u64) -> Option<Text> {
     let bytes = u32::try_from(size).ok()?.to_be_bytes();
     Some(match &bytes {
         // Record type, major version 3, minor version up to TLS 1.3's legacy 3.3, high byte of the length.
-        [0x16, 0x03, 0..=4, _] => "a TLS ClientHello",
-        [0x15, 0x03, 0..=4, 0] => "a TLS alert",
-        b"GET " => "an HTTP GET",
-        b"POST" => "an HTTP POST",
-        b"HEAD" => "an HTTP HEAD",
-        b"PUT " => "an HTTP PUT",
-        b"OPTI" => "an HTTP OPTIONS",
-        b"DELE" => "an HTTP DELETE",
-        b"CONN" => "an HTTP CONNECT",
-        b"PATC" => "an HTTP PATCH",
-        b"PRI " => "an HTTP/2 preface",
-        b"HTTP" => "an HTTP response",
-        b"SSH-" => "an SSH banner",
+        [0x16, 0x03, 0..=4, _] => text!("a TLS ClientHello", "TLS ClientHello"),
+        [0x15, 0x03, 0..=4, 0] => text!("a TLS alert", "TLS 告警"),
+        b"GET " => text!("an HTTP GET", "HTTP GET 请求"),
+        b"POST" => text!("an HTTP POST", "HTTP POST 请求"),
+        b"HEAD" => text!("an HTTP HEAD", "HTTP HEAD 请求"),
+        b"PUT " => text!("an HTTP PUT", "HTTP PUT 请求"),
+        b"OPTI" => text!("an HTTP OPTIONS", "HTTP OPTIONS 请求"),
+        b"DELE" => text!("an HTTP DELETE", "HTTP DELETE 请求"),
+        b"CONN" => text!("an HTTP CONNECT", "HTTP CONNECT 请求"),
+        b"PATC" => text!("an HTTP PATCH", "HTTP PATCH 请求"),
+        b"PRI " => text!("an HTTP/2 preface", "HTTP/2 连接前言"),
+        b"HTTP" => text!("an HTTP response", "HTTP 响应"),
+        b"SSH-" => text!("an SSH banner", "SSH 版本标识"),
         _ => return None,
     })
 }
 
 struct Seen {
     size: u64,
-    what: &'static str,
+    what: Text,
     count: u64,
     reserved: bool,
     peers: Vec<String>,
@@ -74,12 +74,17 @@ fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
     let Seen { size, what, count, reserved, peers, proof } = seen;
     let hex = format!("0x{size:08x}");
     let size_text = exact(size);
-    let from = if peers.is_empty() { String::new() } else { format!(" ({})", peers.join(", ")) };
+    let peers = peers.join(", ");
+    let from = match peers.is_empty() {
+        true => Text::verbatim(""),
+        false => text!(" ({peers})", "（{peers}）"),
+    };
     let mut evidence = vec![proof];
     let mut remedies = vec![Remedy::new(
         text!(
             "find the client{from} and give it the right protocol and port; often it is a probe or a load balancer",
-            "找出该客户端{from}并更正协议与端口；常见的是健康探测或负载均衡器"
+            "找出该客户端{from}并更正协议与端口；常见的是健康探测或负载均衡器";
+            from
         ),
         false,
     )];
@@ -109,7 +114,8 @@ fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
         severity,
         title: text!(
             "The size {size_text} is no size but {what}: {hex}, seen {count}×",
-            "“大小” {size_text} 并不是大小，而是 {what}：{hex}，出现 {count} 次"
+            "“大小” {size_text} 并不是大小，而是 {what}：{hex}，出现 {count} 次";
+            what
         ),
         cause: if reserved {
             text!(
@@ -149,7 +155,8 @@ mod tests {
             (1_213_486_160, "an HTTP response"),
             (1_397_966_893, "an SSH banner"),
         ] {
-            assert_eq!(decode_size(size), Some(what), "{size}");
+            let decoded = decode_size(size).unwrap();
+            assert!(decoded.en == what && !decoded.zh.contains(" an "), "{size}: {decoded:?}");
         }
         for size in [0, 82_520_280, 104_857_600, 57_671_680, 1 << 32, u64::MAX] {
             assert_eq!(decode_size(size), None, "{size}");

@@ -51,14 +51,16 @@ pub(super) fn failures(facts: &Facts<'_>, since_ms: Option<i64>) -> Check {
     let entries: u64 = logs.iter().map(|log| log.value.entries).sum();
     let (new_text, old_text, entries_text) = (exact(new), exact(old), exact(entries));
     if new > 0 {
+        let failures = if new == 1 { "failure" } else { "failures" };
+        let entry = if entries == 1 { "entry" } else { "entries" };
         let says = if at_least {
             text!(
-                "{new_text} failures at least in {entries_text} entries",
+                "{new_text} or more failures in {entries_text} entries",
                 "{entries_text} 条日志中至少有 {new_text} 次失败"
             )
         } else {
             text!(
-                "{new_text} failures in {entries_text} entries",
+                "{new_text} {failures} in {entries_text} {entry}",
                 "{entries_text} 条日志中有 {new_text} 次失败"
             )
         };

@@ -36,12 +36,14 @@ fn remarks(scrapes: &Scrapes) -> Text {
     };
     if scrapes.unusable > 0 {
         let count = exact(scrapes.unusable);
-        add(text!("; {count} values are no number of bytes", "；{count} 个值不是字节数"));
+        let values = if scrapes.unusable == 1 { "value is" } else { "values are" };
+        add(text!("; {count} {values} no number of bytes", "；{count} 个值不是有效的字节数"));
     }
     if scrapes.before_start > 0 {
         let count = exact(scrapes.before_start);
+        let values = if scrapes.before_start == 1 { "value" } else { "values" };
         add(text!(
-            "; {count} values from before the last start do not count",
+            "; {count} {values} from before the last start left out",
             "；最近一次启动之前的 {count} 个值不计"
         ));
     }
@@ -92,10 +94,11 @@ pub(super) fn levels(facts: &Facts<'_>, scrapes: &Scrapes, limit: Option<&Limit>
         // In 128 bits, so that no size overflows.
         let holds = u128::from(*used) * 100 < u128::from(*limit) * u128::from(percent);
         let reached = u128::from(*used) * 100 / u128::from((*limit).max(1));
+        let noun = if values == 1 { "value" } else { "values" };
         let (used_text, limit_text, count) = (exact(*used), exact(*limit), exact(values));
         let says = text!(
-            "the highest of {count} values is {used_text} of {limit_text} bytes, {reached} %{whose}{en}",
-            "{count} 个值中最大为 {limit_text} 字节中的 {used_text}，即 {reached} %{whose}{zh}"
+            "the highest of {count} {noun} is {used_text} of {limit_text} bytes, {reached} %{whose}{en}",
+            "{count} 个值中最大为 {used_text} 字节，是上限 {limit_text} 字节的 {reached} %{whose}{zh}"
         );
         Check::judged(id, criterion, holds, says)
             .number("used_bytes", *used)
@@ -117,9 +120,10 @@ fn too_short(scrapes: &Scrapes, longest: usize) -> Option<Text> {
             "无法确定文件的时间顺序：请给样本带上时间戳，或在文件名中写明时间{zh}"
         ));
     }
+    let noun = if longest == 1 { "value" } else { "values" };
     (longest < LEAST_VALUES).then(|| {
         text!(
-            "{longest} values of one process; it takes {LEAST_VALUES} at least{en}",
+            "{longest} {noun} of one process; it takes {LEAST_VALUES} at least{en}",
             "同一进程只有 {longest} 个值；至少需要 {LEAST_VALUES} 个{zh}"
         )
     })
@@ -181,7 +185,7 @@ impl Figure<'_> {
         let (count, whose) = (worst.course.values.len(), whose(worst.course));
         let judgement = text!(
             "{earlier} to {later} {unit} over {count} values: {growth}, {allowed} are allowed{whose}{remarks}",
-            "{count} 个值中由 {earlier} 到 {later} {unit}：{growth}，允许 {allowed}{whose}{remarks}";
+            "{count} 个值：由 {earlier} 变为 {later} {unit}，变化 {growth}，允许 {allowed}{whose}{remarks}";
             unit, remarks
         );
         Check::judged(id, criterion, worst.excess() <= 0, judgement)

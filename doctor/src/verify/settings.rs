@@ -83,9 +83,9 @@ pub(super) fn kept(facts: &Facts<'_>, limit: Option<&Limit>) -> Check {
     let (kept_text, peak_text, limit_text, threads_text) =
         (exact(kept), exact(peak), exact(*limit), exact(threads));
     let says = text!(
-        "{threads_text} threads may keep {kept_text} of {limit_text} bytes, and need {peak_text} if all transfer their \
-         largest at once",
-        "{threads_text} 个线程最多保留 {limit_text} 字节中的 {kept_text}，若同时进行最大传输则需要 {peak_text}"
+        "{threads_text} threads may keep {kept_text} bytes, the limit is {limit_text}; if all transfer their largest at \
+         once, they need {peak_text}",
+        "{threads_text} 个线程最多可保留 {kept_text} 字节，上限为 {limit_text} 字节；若同时进行各自最大的传输，则需要 {peak_text} 字节"
     );
     Check::judged(id, criterion, holds, says)
         .number("kept_bytes", kept)
@@ -120,7 +120,7 @@ pub(super) fn explicit_gc(facts: &Facts<'_>) -> Check {
     }
     let places: Vec<_> = files
         .into_iter()
-        .map(|file| facts.proof(file, 0, text!("DisableExplicitGC is not there", "没有 DisableExplicitGC")))
+        .map(|file| facts.proof(file, 0, text!("DisableExplicitGC is not on", "未启用 DisableExplicitGC")))
         .collect();
     Check::judged(id, criterion, true, text!("it is not set", "未设置")).cite(&places)
 }

@@ -270,7 +270,7 @@ fn hostile_values_have_clear_results() {
     assert_eq!(of(&["1e308", "5"]).outcome, Outcome::Fails);
     let check = of(&["NaN", "5"]);
     assert_eq!(check.outcome, Outcome::Passes);
-    assert!(check.says.en.contains("1 values are no number of bytes"), "{check:?}");
+    assert!(check.says.en.contains("1 value is no number of bytes"), "{check:?}");
     let huge = Options { tolerance_bytes: Some(u64::MAX), ..Options::default() };
     let verification = judged(&[&hostile(&["0", "0", "1e308"]), "-XX:MaxDirectMemorySize=0\n"], None, &huge);
     assert_eq!(verification.checks[3].outcome, Outcome::Passes);
