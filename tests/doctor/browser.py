@@ -112,6 +112,32 @@ def tables(page, report, check):
     check("every finding and every effect is there", seen == expected, (seen, expected))
 
 
+def other_pages(page, weir, evidence, base, check):
+    """The pages of a comparison and of a verification, against the JSON of the same."""
+    def both(name, *arguments):
+        answers = []
+        for form in ("json", "html"):
+            file = base / f"{name}.{form}"
+            done = subprocess.run([weir, "doctor", *arguments, "--format", form, "-o", str(file)], timeout=300)
+            answers.append(done.returncode)
+        check(f"{name}: page and JSON have one exit code", answers[0] == answers[1] in (0, 3, 4), answers)
+        page.open(base / f"{name}.html", 1280)
+        check(f"{name}: the page has no script and nothing that loads", page.value(ACTIVE) == [], page.value(ACTIVE))
+        return json.loads((base / f"{name}.json").read_text())
+
+    found = both("comparison", "--compare", str(evidence), str(evidence))
+    rows = [[number(cell.replace("+", "")) for cell in row[1:]] for row in page.value(ROWS % "#figures")]
+    expected = [[row["before"], row["after"], row["change"]] for row in found["figures"]]
+    check("comparison: every figure is that of the JSON", rows == expected and rows, (rows, expected))
+    bars = page.value(RECTS % "#groups .before") + page.value(RECTS % "#groups .sum")
+    sums = {row["sum_bytes"][side] for row in found["groups"] for side in ("before", "after")}
+    check("comparison: bars are as wide as their bytes", bars and proportional(bars) and {bar["bytes"] for bar in bars} <= sums, bars)
+    found = both("verification", "--verify", str(evidence))
+    seen = page.value("return [...document.querySelectorAll('.finding')].map(each => [each.dataset.id, each.dataset.outcome])")
+    check("verification: every check has its outcome", seen == [[row["id"], row["outcome"]] for row in found["checks"]], seen)
+    return {f"file://{base / name}.html" for name in ("comparison", "verification")}
+
+
 def run(evidence, check, weir=WEIR):
     program = devtools.find()
     if not program:
@@ -159,7 +185,7 @@ def run(evidence, check, weir=WEIR):
             page.open(chinese_file, 390)
             check("the Chinese page says so", page.value("return document.documentElement.lang") == "zh-CN")
             charts(page, report["dumps"][0], check)
-            own = {f"file://{one}" for one in (file, chinese_file)}
+            own = {f"file://{one}" for one in (file, chinese_file)} | other_pages(page, weir, evidence[0], base, check)
             asked = [url for url in page.requests if url.split("#")[0] not in own and not url.startswith("data:")]
             check("no request left the page", asked == [] and len(page.requests) >= 4, page.requests)
             check("and the browser complains of nothing", page.complaints == [], page.complaints)

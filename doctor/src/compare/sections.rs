@@ -8,6 +8,8 @@ use crate::report::{section, signed, title};
 
 /// Rows of lists that have no natural end, on a terminal.
 const ROWS: usize = 12;
+/// A bar that is a smaller part of the longest one cannot be seen; the table has its numbers.
+const LEAST_SHARE: u64 = 1_000;
 
 /// What changed, as text.
 pub fn text(comparison: &Comparison, layout: Layout) -> String {
@@ -133,10 +135,13 @@ fn figures(comparison: &Comparison) -> Vec<Vec<Cell>> {
 
 fn groups(comparison: &Comparison) -> Option<Section> {
     let has_bytes = |group: &&Group| group.sum_bytes != Pair::default();
+    let longer = |group: &Group| group.sum_bytes.before.max(group.sum_bytes.after);
+    let longest = comparison.groups.iter().map(longer).max().unwrap_or(0);
     let drawn: Vec<_> = comparison
         .groups
         .iter()
-        .filter(has_bytes)
+        .filter(|group| longer(group) > longest / LEAST_SHARE)
+        .take(ROWS)
         .map(|group| (group.label.clone(), group.sum_bytes.before, group.sum_bytes.after))
         .collect();
     let mut rows = Vec::new();

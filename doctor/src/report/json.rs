@@ -222,3 +222,108 @@ fn sums(heap: &Heap, account: &Account, language: Language) -> Value {
         "conclusive": account.conclusions.iter().all(|conclusion| conclusion.holds == Holds::Yes),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::compare::{Side, compare, comparison_json};
+    use crate::findings::{Dump, Facts, diagnose};
+    use crate::jvm_plan::{JvmInputs, jvm_plan};
+    use crate::report::html::tests::{heap, texts};
+    use crate::verify::{Options, verify};
+
+    const DOCS: &str = include_str!("../../../docs/doctor.md");
+
+    /// A part of the documentation, by its title.
+    fn section(title: &str) -> &'static str {
+        let rest = DOCS.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no {title}")).1;
+        rest.split("\n## ").next().unwrap()
+    }
+
+    /// What stands in backticks.
+    fn words(text: &str) -> BTreeSet<&str> {
+        text.split('`').skip(1).step_by(2).collect()
+    }
+
+    fn keys(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    found.insert(key.clone());
+                    // Its keys are names of figures, one check has these and another those.
+                    if key != "numbers" {
+                        keys(value, found);
+                    }
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+            _ => {}
+        }
+    }
+
+    fn documented(value: &Value, parts: &[&str]) {
+        let mut found = BTreeSet::new();
+        keys(value, &mut found);
+        let known: BTreeSet<&str> = parts.iter().flat_map(|part| words(section(part))).collect();
+        let unknown: Vec<_> = found.iter().filter(|key| !known.contains(key.as_str())).collect();
+        assert_eq!(unknown, Vec::<&String>::new(), "in {parts:?}");
+    }
+
+    /// The names in the first column of the part's tables.
+    fn rows(part: &str) -> BTreeSet<&'static str> {
+        let rows = section(part).lines().filter(|line| line.starts_with("| `"));
+        rows.flat_map(|line| words(line.split('|').nth(1).unwrap_or_default())).collect()
+    }
+
+    fn names(value: &Value) -> BTreeSet<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn every_field_is_documented_and_every_documented_field_is_there() {
+        let (mut heap, evidence) = (heap(), texts());
+        heap.condition.problems.push(crate::hprof::Problem { at: 7, what: crate::language::text!("x", "x") });
+        heap.statics.cleaner_list = Some((7, 5));
+        let account = Account::of(&heap);
+        let report = json(&heap, &account, Language::English);
+        documented(&report, &["JSON", "What is counted"]);
+        assert_eq!(rows("JSON").difference(&names(&report)).collect::<Vec<_>>(), Vec::<&&str>::new());
+        let dumps = [Dump { path: &heap.condition.path, heap: &heap, account: &account }];
+        for finding in diagnose(&evidence, &dumps) {
+            documented(&finding.to_json(Language::English), &["JSON"]);
+        }
+        let side = || Side::of(&evidence, &dumps);
+        let comparison = comparison_json(&compare(&side(), &side()), Language::Chinese);
+        documented(&comparison, &["Comparing"]);
+        let (missing, there) = (rows("Comparing"), names(&comparison));
+        let missing = missing.difference(&there).collect::<Vec<_>>();
+        assert_eq!(missing, [&"after_files", &"before_files"], "which the command adds");
+        let verification = verify(&Facts::of(&evidence, &dumps), &Options::default());
+        documented(&verification.to_json(Language::English), &["Verifying a cure"]);
+        let settings = &evidence.server_properties.last().unwrap().value;
+        let inputs = JvmInputs {
+            properties: settings,
+            heap_bytes: 1 << 30,
+            direct_bytes: None,
+            peers: 1,
+            max_cached_buffer_bytes: None,
+        };
+        let problems = &evidence.files[1].problems;
+        documented(&crate::jvm_plan::json(&jvm_plan(&inputs), problems, Language::English), &["Planning"]);
+    }
+
+    #[test]
+    fn numbers_are_exact_however_large() {
+        let mut heap = heap();
+        heap.allocations.truncate(1);
+        let bytes = (1_u64 << 53) + 1;
+        heap.allocations[0].bytes = bytes;
+        heap.allocations[0].capacity = bytes;
+        let text = json(&heap, &Account::of(&heap), Language::English).to_string();
+        assert!(
+            text.contains(&format!("\"bytes\":{bytes}")) && text.contains(&format!("\"sum_bytes\":{bytes}"))
+        );
+    }
+}

@@ -8,7 +8,7 @@ mod compare;
 mod escape;
 mod parts;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod verify;
 
 use crate::account::Account;
