@@ -17,6 +17,12 @@ ulimit -n 20000 2>/dev/null || ulimit -Sn "$(ulimit -Hn)"
 ulimit -c 0
 [ "${1-}" != --without ] || without=$2
 dir=${WEIR_INTEROP_DIR:-$root/target/interop}
+# The attacks write some gigabytes, and the doctor's heap dumps take one: not into a temporary directory that is too small.
+if [ "$(df --output=avail -k "${TMPDIR:-/tmp}" | tail -1)" -lt 8000000 ]; then
+  printf '%s has less than 8 GB: temporary files go to %s\n' "${TMPDIR:-/tmp}" "$dir/tmp"
+  mkdir -p "$dir/tmp"
+  export TMPDIR=$dir/tmp
+fi
 
 # One build for everything that follows: optimised, with assertions.
 export WEIR_BIN=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/checked/weir
