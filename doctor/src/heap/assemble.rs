@@ -135,7 +135,10 @@ impl Found {
         let classes = &self.first.classes;
         let thread_of_serial: HashMap<u32, (u64, u32)> =
             self.first.thread_roots.iter().map(|(id, serial, trace)| (*serial, (*id, *trace))).collect();
-        let serials = self.sought.iter().flat_map(|sought| self.graph.frames(starts(&self.natives, sought)));
+        let serials = self.sought.iter().flat_map(|sought| {
+            let frames = self.graph.frames(starts(&self.natives, sought));
+            frames.into_iter().chain(self.way(reached, sought).frame())
+        });
         let trace = |serial: u32| thread_of_serial.get(&serial).map(|(_, trace)| *trace);
         let stacks = front.stacks(&serials.filter_map(|(serial, _)| trace(serial)).collect())?;
         let class_of_serial: HashMap<u32, usize> = match stacks.is_empty() {

@@ -66,6 +66,8 @@ const SYMBOLS: &[&str] = &[
     "java/lang/ThreadLocal$ThreadLocalMap$Entry",
     "[Ljava/lang/ThreadLocal$ThreadLocalMap$Entry;",
     "sun/nio/ch/Util$BufferCache",
+    "sun/nio/ch/IOVecWrapper",
+    "shadow",
     "[Ljava/nio/ByteBuffer;",
     "java/nio/Buffer",
     "java/nio/MappedByteBuffer",
@@ -437,6 +439,12 @@ impl Classes {
             }
         }
         None
+    }
+
+    /// Whether the field that lies at `offset` is this one.
+    pub(crate) fn is_field(&self, index: usize, offset: usize, declared_by: &str, name: &str) -> bool {
+        self.field_at(index, offset)
+            .is_some_and(|(class, field)| self.known_name(class) == declared_by && self.symbol(field) == name)
     }
 
     /// The static fields that are kept: class, name, type, value.

@@ -16,6 +16,8 @@ pub(crate) const MAX_FRONTIER: usize = 1 << 18;
 const MAX_KEPT: usize = 1 << 21;
 /// Different steps of a way that are kept; a longer way loses those in the middle.
 const MAX_STEPS: u8 = 48;
+/// What holds the temporary buffers of a scattering read or a gathering write.
+const VECTOR: &str = "sun/nio/ch/IOVecWrapper";
 /// No path, or no step.
 const NONE: u32 = u32::MAX;
 
@@ -43,6 +45,18 @@ pub(crate) struct Way {
     pub(crate) complete: bool,
     /// The thread that the top is a part of.
     pub(crate) thread: Option<u64>,
+}
+
+impl Way {
+    /// The local variable that the way begins at: serial of the thread, number of the frame.
+    pub(crate) fn frame(&self) -> Option<(u32, i32)> {
+        match self.steps.first()?.0 {
+            Step::Root(Root::JavaFrame { thread, frame } | Root::JniLocal { thread, frame }) => {
+                Some((thread, frame))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The last step of the way from a root down to an object; objects share the ways of what holds them.
@@ -366,6 +380,20 @@ impl Graph {
         frames.sort_unstable();
         frames.dedup();
         frames
+    }
+
+    /// Whether a buffer is one of several that a thread reads or writes at once: these lie in an array of an object of its own.
+    pub(crate) fn is_scattered(&self, classes: &Classes, id: u64) -> bool {
+        let is_shadow = |by: By| match by {
+            By::Field(_, class, offset) => {
+                classes.is_field(class as usize, offset as usize, VECTOR, "shadow")
+            }
+            _ => false,
+        };
+        self.of(id).iter().any(|referrer| match referrer.by {
+            By::Element(array, ..) => self.of(array).iter().any(|referrer| is_shadow(referrer.by)),
+            _ => false,
+        })
     }
 
     /// Whether something else than local variables refers to one of `starts`.

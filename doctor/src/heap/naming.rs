@@ -84,21 +84,17 @@ impl Naming<'_> {
         let may_be_temporary = sought.books != Books::Mapped;
         if may_be_temporary
             && only_frames
-            && starts.take(2).count() == 1
+            && starts.clone().take(2).count() == 1
             && frames.iter().all(|(_, text)| text.is_empty() || is_io(text))
             && let Some((thread, text)) = frames.iter().find(|(_, text)| is_io(text))
         {
             return Held::InFlight(*thread, text.clone());
         }
-        if may_be_temporary && self.is_scattered(way) {
-            let root = way.steps.first().and_then(|(step, _)| match *step {
-                Step::Root(Root::JavaFrame { thread, frame } | Root::JniLocal { thread, frame }) => {
-                    Some(self.frame(thread, frame))
-                }
-                _ => None,
-            });
-            let frame = frames.into_iter().chain(root).find(|(_, text)| is_io(text));
-            let (thread, text) = frame.unwrap_or_else(|| (None, "sun.nio.ch.IOVecWrapper".into()));
+        if may_be_temporary && starts.clone().any(|id| graph.is_scattered(self.classes, id)) {
+            let root = way.frame().map(|(thread, frame)| self.frame(thread, frame));
+            let (thread, text) = frames.into_iter().chain(root).find(|(_, text)| is_io(text)).unzip();
+            let text = text.unwrap_or_else(|| "sun.nio.ch.IOVecWrapper".into());
+            let thread = thread.flatten();
             return Held::InFlight(thread.or_else(|| self.thread_of(way)), text);
         }
         if way.steps.is_empty() {
@@ -109,14 +105,6 @@ impl Naming<'_> {
         }
         let thread = self.thread_of(way);
         Held::Objects(Holder { owner: self.owner(way), path: Vec::new(), complete: way.complete, thread })
-    }
-
-    /// Whether a buffer is one of several that a thread reads or writes at once: these lie in an object that the thread keeps.
-    fn is_scattered(&self, way: &Way) -> bool {
-        let [.., (Step::Field { class, name, .. }, _), (Step::Element { .. }, _)] = way.steps[..] else {
-            return false;
-        };
-        self.class(class) == "sun.nio.ch.IOVecWrapper" && self.symbol(name) == "shadow"
     }
 
     fn thread_of(&self, way: &Way) -> Option<usize> {
