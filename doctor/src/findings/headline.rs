@@ -57,7 +57,7 @@ impl Headline {
     pub fn of(findings: &[Finding]) -> Self {
         let plain = |severity, what| Self { severity, what, why: None, cure: None };
         let Some(first) = findings.first() else {
-            return plain(None, text!("The evidence supports none of the rules", "证据不支持任何一条规则"));
+            return plain(None, text!("The evidence supports none of the rules", "现有证据未触发任何规则"));
         };
         if first.severity == Severity::Note {
             let what = text!("Nothing here is graver than a note", "没有比“提示”更严重的问题");

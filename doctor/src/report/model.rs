@@ -7,6 +7,12 @@ use crate::language::{Text, text};
 
 use super::format::{bytes, moment, signed, size};
 
+/// Groups that are listed for each row of other lists: of a broker there are some dozens, of names that are made up as many
+/// as somebody likes.
+const GROUPS_PER_ROW: usize = 4;
+/// Groups that are drawn.
+const BARS: usize = 40;
+
 /// How a sentence is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -187,8 +193,9 @@ fn buffers(value: u64) -> Text {
     counted(value, "buffer", "buffers", "个缓冲区")
 }
 
-fn sized(value: u64) -> String {
-    format!("{} ({})", bytes(value), size(value))
+fn sized(value: u64) -> Text {
+    let (exact, readable) = (bytes(value), size(value));
+    text!("{exact} ({readable})", "{exact}（{readable}）")
 }
 
 /// What a name stands for that the dump does not have.
@@ -204,7 +211,7 @@ impl Sections {
     pub(crate) fn of(heap: &Heap, account: &Account, rows: usize) -> Self {
         let sections = [
             memory(heap, account),
-            groups(account),
+            groups(account, rows * GROUPS_PER_ROW),
             owners(account, rows),
             largest(heap, account, rows),
             files(heap, rows),
@@ -370,11 +377,11 @@ fn memory(heap: &Heap, account: &Account) -> Option<Section> {
             && source == "java.nio.Bits"
             && let (Some(limit), Some(left)) = (account.limit_bytes, account.left_bytes)
         {
+            let (limit, left) = (sized(limit), sized(left));
             blocks.push(Block::Note(plain(text!(
                 "its limit {limit}, left {left}",
-                "其上限 {limit}，剩余 {left}",
-                limit = sized(limit),
-                left = sized(left)
+                "其上限 {limit}，剩余 {left}";
+                limit, left
             ))));
         }
     }
@@ -389,12 +396,11 @@ fn memory(heap: &Heap, account: &Account) -> Option<Section> {
     }
     let unheld = heap.unheld;
     if unheld.count > 0 {
-        let buffers = buffers(unheld.count);
+        let (buffers, size) = (buffers(unheld.count), sized(unheld.bytes));
         note(plain(text!(
             "not counted: {buffers} of {size} without a cleaner that nothing holds, given back already or known to nobody",
-            "未计入：{buffers}共 {size}，既无 Cleaner 也无持有者，已归还或无人知晓",
-            size = sized(unheld.bytes);
-            buffers
+            "未计入：{buffers}共 {size}，既无 Cleaner 也无持有者，已归还或无人知晓";
+            buffers, size
         )));
     }
     match heap.statics.max_cached_buffer_bytes {
@@ -402,16 +408,18 @@ fn memory(heap: &Heap, account: &Account) -> Option<Section> {
             "jdk.nio.maxCachedBufferSize: none, threads keep buffers of any size",
             "jdk.nio.maxCachedBufferSize：未设置，线程会保留任意大小的缓冲区"
         ))),
-        Some(limit) => note(plain(text!(
-            "jdk.nio.maxCachedBufferSize: {limit}",
-            "jdk.nio.maxCachedBufferSize：上限 {limit}",
-            limit = sized(limit)
-        ))),
+        Some(limit) => {
+            let limit = sized(limit);
+            note(plain(text!(
+                "jdk.nio.maxCachedBufferSize: {limit}",
+                "jdk.nio.maxCachedBufferSize：上限 {limit}";
+                limit
+            )));
+        }
         None => {}
     }
     for (used, limit) in &heap.statics.netty {
-        let show =
-            |value: &Option<u64>| value.map_or_else(|| text!("unknown", "未知"), |value| sized(value).into());
+        let show = |value: &Option<u64>| value.map_or_else(|| text!("unknown", "未知"), sized);
         let (used, limit) = (show(used), show(limit));
         note(plain(text!(
             "Netty's own counter: {used}, its limit {limit}",
@@ -507,8 +515,10 @@ fn limit_chart(account: &Account) -> Option<Chart> {
     (!bars.is_empty()).then_some(Chart::Limit { bars, limit: account.limit_bytes.filter(|limit| *limit > 0) })
 }
 
-fn groups(account: &Account) -> Option<Section> {
-    let shown: Vec<&Group> = account.groups.iter().filter(|group| group.buffers > 0).collect();
+fn groups(account: &Account, limit: usize) -> Option<Section> {
+    let mut all = account.groups.iter().filter(|group| group.buffers > 0);
+    let shown: Vec<&Group> = all.by_ref().take(limit).collect();
+    let left = all.count() as u64;
     let rows: Vec<_> = shown
         .iter()
         .map(|group| {
@@ -527,7 +537,7 @@ fn groups(account: &Account) -> Option<Section> {
         .collect();
     let mut blocks = Vec::new();
     if !rows.is_empty() {
-        let bars = shown.iter().map(|group| (group.label(), group.spread)).collect();
+        let bars = shown.iter().take(BARS).map(|group| (group.label(), group.spread)).collect();
         blocks.push(Block::Chart(Chart::Groups(bars)));
         let heads = vec![
             (Kind::Words, Text::verbatim("")),
@@ -539,9 +549,9 @@ fn groups(account: &Account) -> Option<Section> {
             (Kind::Bytes, text!("sum", "合计")),
             (Kind::Share, text!("share", "占比")),
         ];
-        blocks.push(Block::Table(Table { heads, rows, more: 0 }));
+        blocks.push(Block::Table(Table { heads, rows, more: left }));
     }
-    for group in account.groups.iter().filter(|group| group.with_cache > group.spread.count) {
+    for group in account.groups.iter().filter(|group| group.with_cache > group.spread.count).take(limit) {
         let more = group.with_cache - group.spread.count;
         let (name, count) = (group.label(), bytes(more));
         let have = if more == 1 { "has" } else { "have" };

@@ -104,7 +104,7 @@ fn all_findings(page: &mut Page, findings: &[Finding]) {
         page.raw("<p>");
         page.say(&text!(
             "No finding: the evidence supports none of the rules.",
-            "没有结论：证据不支持任何一条规则。"
+            "没有诊断结论：现有证据未触发任何规则。"
         ));
         page.raw("</p>");
     }

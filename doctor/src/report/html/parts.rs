@@ -332,12 +332,8 @@ fn file(page: &mut Page, file: &FileNote) {
     if file.kinds.is_empty() {
         page.say(&text!("of no kind that is known here", "不是可识别的类型"));
     }
-    for (index, kind) in file.kinds.iter().enumerate() {
-        if index > 0 {
-            page.raw(", ");
-        }
-        page.say(&kind.label());
-    }
+    let kinds: Vec<_> = file.kinds.iter().map(|kind| kind.label()).collect();
+    page.say(&Text::join(&kinds, ", ", "、"));
     page.raw("</td><td>");
     if file.lines > 0 && !file.kinds.contains(&FileKind::HeapDump) {
         page.text(&bytes(file.lines));

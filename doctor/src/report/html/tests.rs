@@ -385,3 +385,25 @@ fn the_accounts_text_fits_every_terminal_and_commands_none() {
         }
     }
 }
+
+/// Names of threads are whatever somebody calls them.
+#[test]
+fn a_thousand_groups_are_listed_up_to_a_limit_that_is_said() {
+    let mut heap = Heap::default();
+    for at in 0..1_000_u32 {
+        // Letters, for numbers are one group.
+        let name: String =
+            at.to_string().chars().filter_map(|c| char::from_digit(c.to_digit(10)? + 10, 36)).collect();
+        heap.threads.push(thread(&format!("{name}-\u{1b}[2J{}", "x".repeat(300))));
+        let bytes = 1_000 + u64::from(at);
+        heap.allocations.push(buffer(bytes, Held::Cached(Some(at as usize)), Books::Direct));
+    }
+    let account = Account::of(&heap);
+    assert_eq!(account.groups.len(), 1_000);
+    let text = account_text(&heap, &account, Layout::default());
+    assert!(text.lines().count() < 100 && text.contains("and 960 more"), "{text}");
+    assert!(text.lines().all(|row| crate::report::text_columns(row) <= 100) && !text.contains('\u{1b}'));
+    let page = page_of(&Evidence::default(), &[heap], Language::English);
+    parse(&page);
+    assert!(page.contains("and 800 more") && page.matches("k-cached sum").count() == 40);
+}
