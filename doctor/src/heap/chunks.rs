@@ -151,3 +151,25 @@ impl Chunks {
         (parts, bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_in_a_record_that_goes_on_behind_its_length_is_walked_to_its_real_end() {
+        let mut chunks = Chunks::new(10);
+        let place = |at, record_end| Place { at, record_end };
+        // At the record, in it, and behind it.
+        for (from, object) in [(place(100, 100), 1), (place(200, 250), 2), (place(900, 900), 3)] {
+            chunks.boundary(from, false);
+            chunks.object(object);
+        }
+        chunks.boundary(place(1_000, 1_000), true);
+        chunks.stretch(109, 800);
+        let (parts, bytes) = chunks.select(&IdSet::new([1, 2, 3]), &IdSet::new([]));
+        let from: Vec<_> = parts.iter().map(|part| part.from).collect();
+        assert_eq!(from, [place(100, 100), place(200, 800), place(900, 900)]);
+        assert_eq!(bytes, 900);
+    }
+}

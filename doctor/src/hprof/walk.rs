@@ -629,12 +629,20 @@ mod tests {
 
     #[test]
     fn a_length_that_was_cut_is_seen_through_in_gzip_wherever_its_remainder_ends() {
-        for extra in 0..80 {
+        for (extra, elements) in (0..80).flat_map(|extra| [(extra, 150_u32), (extra, 149)]) {
             let mut body = instance(1, extra);
             (2..=9).for_each(|id| body.extend(instance(id, 3)));
             let zero = 0_u32.to_be_bytes();
             body.extend(
-                [&[0x23][..], &10_u32.to_be_bytes(), &zero, &150_u32.to_be_bytes(), &[8], &[0; 150]].concat(),
+                [
+                    &[0x23][..],
+                    &10_u32.to_be_bytes(),
+                    &zero,
+                    &elements.to_be_bytes(),
+                    &[8],
+                    &vec![0; elements as usize],
+                ]
+                .concat(),
             );
             body.extend(instance(11, 0));
             let bytes = dump(HEAP_DUMP, body.len() % 64, &body);
