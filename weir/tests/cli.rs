@@ -308,7 +308,11 @@ fn a_plan_says_which_of_its_properties_have_no_effect() {
 fn a_heap_dump_is_accounted_for_and_one_that_cannot_be_read_keeps_no_other_from_it() {
     let dir = tempfile::tempdir().unwrap();
     let (good, bad) = (dir.path().join("heap"), dir.path().join("android"));
-    std::fs::write(&good, b"JAVA PROFILE 1.0.2\0\0\0\0\x08\0\0\0\0\0\0\0\0\x2c\0\0\0\0\0\0\0\0").unwrap();
+    std::fs::write(
+        &good,
+        b"JAVA PROFILE 1.0.2\0\0\0\0\x08\0\0\0\0\0\0\0\0\x1c\0\0\0\0\0\0\0\0\x2c\0\0\0\0\0\0\0\0",
+    )
+    .unwrap();
     std::fs::write(&bad, b"JAVA PROFILE 1.0.3\0\0\0\0\x04\0\0\0\0\0\0\0\0").unwrap();
     let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
     let output = weir(&["doctor", good]);
