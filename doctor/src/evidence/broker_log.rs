@@ -11,6 +11,7 @@ use super::Parser;
 use super::clock::{Repeats, date_ms};
 use super::gc_log::{GcLog, GcLogParser};
 use super::lines::{Line, Problems, excerpt};
+use super::log_prefix::{is_exception, without_prefix};
 use super::properties_text::Room;
 use super::server_properties::ServerProperties;
 use super::thread_role::ThreadRole;
@@ -137,6 +138,7 @@ static TELLING: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         "Invalid receive (size = ",
         "java.io.IOException: Map failed",
         "os::commit_memory(",
+        "Native memory allocation (",
         // What tells of more, but is no sign of trouble by itself.
         "Processor got uncaught exception",
         "KafkaConfig values:",
@@ -146,7 +148,7 @@ static TELLING: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// Number of the patterns above that alone say what a file is about.
-const SIGNS: usize = 6;
+const SIGNS: usize = 7;
 
 /// Whether a line holds one of [`TELLING`].
 fn has_word(text: &str) -> bool {
@@ -190,7 +192,8 @@ impl Parser for BrokerLogParser {
     type Output = BrokerLog;
 
     fn line(&mut self, line: Line<'_>, problems: &mut Problems) {
-        let line = Line { text: without_stamp(line.text), ..line };
+        let text = without_prefix(line.text);
+        let line = Line { text: &text, ..line };
         let text = line.text;
         if self.gc.scan(line, problems) {
             self.flush(problems);
@@ -287,23 +290,6 @@ impl Parser for BrokerLogParser {
     }
 }
 
-/// A container's log puts a time before every line, also before those of a stack: there it is taken away.
-fn without_stamp(text: &str) -> &str {
-    let Some((stamp, rest)) =
-        text.split_once(' ').filter(|(stamp, _)| stamp.ends_with('Z') && stamp.len() < 40)
-    else {
-        return text;
-    };
-    let continues = rest.starts_with(['\t', '[']) || rest.starts_with("Caused by:") || is_exception(rest);
-    if continues && date_ms(stamp).is_some() { rest } else { text }
-}
-
-/// A line that begins with the name of an exception belongs to the entry before it.
-fn is_exception(text: &str) -> bool {
-    let word = text.split([':', ' ']).next().unwrap_or_default();
-    word.contains('.') && (word.ends_with("Exception") || word.ends_with("Error"))
-}
-
 fn head(text: &str) -> Head {
     let thread = between(text, "in thread \"", "\"")
         .or_else(|| between(text, "in thread '", "'"))
@@ -374,6 +360,10 @@ fn failure(text: &str, line: u64) -> Option<OutOfMemory> {
         found.requested = text
             .split_once("os::commit_memory(")
             .and_then(|(_, rest)| rest.split(',').nth(1)?.trim().parse().ok());
+    } else if text.contains("Native memory allocation (") && text.contains(") failed to ") {
+        // What a JVM says before it ends itself, on its output and in its hs_err file.
+        found.kind = MemoryKind::Native;
+        found.requested = number_after("failed to map ").or_else(|| number_after("failed to allocate "));
     } else if text.contains("java.io.IOException: Map failed") {
         found.kind = MemoryKind::Map;
     } else {
@@ -568,6 +558,16 @@ mod tests {
                 MemoryKind::Native,
                 Some(1 << 30),
             ),
+            (
+                "# Native memory allocation (mmap) failed to map 1073741824 bytes for committing reserved memory.",
+                MemoryKind::Native,
+                Some(1 << 30),
+            ),
+            (
+                "# Native memory allocation (malloc) failed to allocate 32744 bytes for ChunkPool::allocate",
+                MemoryKind::Native,
+                Some(32_744),
+            ),
         ] {
             let found = read(&format!("{text}\n"));
             let [group] = &found.out_of_memory[..] else { panic!("{text}: {found:?}") };
@@ -605,10 +605,24 @@ mod tests {
     fn logs_of_containers_and_logs_in_json_say_the_same() {
         let stamped: String =
             PROCESSOR.lines().map(|line| format!("2026-11-30T11:57:23.200000001Z {line}\n")).collect();
-        let found = read(&stamped);
-        let [group] = &found.out_of_memory[..] else { panic!("{found:?}") };
-        assert_eq!((group.role.clone(), group.requested), (ThreadRole::Network, Some(82_520_280)));
-        assert!(group.is_temporary_buffer() && found.processor_errors.count == 1);
+        let each = |prefix: &str| PROCESSOR.lines().map(|line| format!("{prefix}{line}\n")).collect();
+        let in_json = PROCESSOR
+            .lines()
+            .map(|line| format!("{{\"log\":\"{}\\n\",\"stream\":\"stdout\"}}\n", line.replace('\t', "\\t")));
+        let all: [String; 5] = [
+            stamped.clone(),
+            each("2026-11-30T11:57:23.2+00:00 stdout F "),
+            each("kafka-1  | "),
+            each("Nov 30 11:57:23 host kafka[123]: "),
+            in_json.collect(),
+        ];
+        for text in &all {
+            let found = read(text);
+            let [group] = &found.out_of_memory[..] else { panic!("{text}: {found:?}") };
+            assert_eq!((group.role.clone(), group.requested), (ThreadRole::Network, Some(82_520_280)));
+            assert!(group.is_temporary_buffer() && found.processor_errors.count == 1, "{text}");
+            assert!(is_log_line(text.lines().next().unwrap()), "{text}");
+        }
         let json = r#"{"timestamp":"2026-11-30T11:57:23.100Z","level":"ERROR","thread":"data-plane-kafka-request-handler-3","message":"boom java.lang.OutOfMemoryError: Cannot reserve 9 bytes of direct buffer memory (allocated: 1, limit: 2)\n\tat java.base/sun.nio.ch.Util.getTemporaryDirectBuffer(Util.java:243)\n\tat x.Y.z(Y.java:1)"}"#;
         let found = read(json);
         let [group] = &found.out_of_memory[..] else { panic!("{found:?}") };

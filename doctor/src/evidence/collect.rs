@@ -1,7 +1,7 @@
 //! Files and folders in, evidence out: each file is recognised by content and read once, start to end.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::broker_log::BrokerLog;
@@ -22,7 +22,7 @@ use super::vm_flags::VmFlags;
 use super::vm_version::VmVersion;
 use crate::DoctorError;
 use crate::hprof::is_heap_dump;
-use crate::language::text;
+use crate::language::{Text, text};
 
 /// How a file begins that stands for something that `weir doctor capture` could not get; what it was follows, then why.
 pub const CAPTURE_FAILED: &str = "weir doctor capture: failed: ";
@@ -35,6 +35,8 @@ const MAX_UNKNOWN_BYTES: usize = 256 << 10;
 const MAX_OUTPUTS: usize = 200;
 /// Most files that are read of one folder.
 const MAX_FILES: usize = 1000;
+/// Most names that a note about a folder lists.
+const MAX_NAMES: usize = 5;
 
 /// A file that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,11 +150,6 @@ impl Evidence {
                         ),
                     );
                     note.lines = lines.count();
-                } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-                    problems.add(
-                        0,
-                        text!("the text is UTF-16; give it as UTF-8", "文本是 UTF-16 编码；请转为 UTF-8"),
-                    );
                 } else if head.iter().take(4096).any(|byte| *byte == 0) {
                     problems.add(0, text!("neither a heap dump nor a text", "既不是堆转储，也不是文本"));
                 } else {
@@ -251,54 +248,126 @@ fn wants_what_stood_before(kind: FileKind) -> bool {
     )
 }
 
-/// Reads files, and the files of folders, one level deep, in the order of their names.
+/// Reads files, and the files of folders, one level deep, in the order of their names. What cannot be opened, and what of
+/// a folder is not read, is noted.
 ///
 /// # Errors
-/// [`DoctorError::Io`] for a path that was given and cannot be opened. A file of a folder that cannot be opened is noted.
+/// [`DoctorError::Io`] for a path that was given and is not there.
 pub fn collect(paths: &[PathBuf]) -> Result<Evidence, DoctorError> {
+    // A misspelt name is better known before a large dump is read.
+    for path in paths {
+        match fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(DoctorError::io(path, error)),
+            _ => {}
+        }
+    }
     let mut evidence = Evidence::default();
     for path in paths {
-        if !fs::metadata(path).map_err(|error| DoctorError::io(path, error))?.is_dir() {
-            let file = File::open(path).map_err(|error| DoctorError::io(path, error))?;
-            evidence.read(path, file);
-            continue;
-        }
-        let entries = fs::read_dir(path).map_err(|error| DoctorError::io(path, error))?;
-        let mut files: Vec<PathBuf> =
-            entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-        files.sort();
-        // A pipe or a device would be waited for without end.
-        files.retain(|file| fs::metadata(file).is_ok_and(|data| data.is_file()));
-        let left_out = files.len().saturating_sub(MAX_FILES);
-        files.truncate(MAX_FILES);
-        for file in files {
-            match File::open(&file) {
-                Ok(input) => evidence.read(&file, input),
-                Err(error) => evidence.files.push(FileNote {
-                    path: file,
-                    kinds: Vec::new(),
-                    lines: 0,
-                    problems: vec![Problem {
-                        line: 0,
-                        text: text!("cannot be opened: {error}", "无法打开：{error}"),
-                    }],
-                }),
-            }
-        }
-        if left_out > 0 {
-            let text = text!(
-                "the folder has {left_out} files more than the {MAX_FILES} that are read",
-                "目录中还有 {left_out} 个文件未读；一次最多读 {MAX_FILES} 个"
-            );
-            evidence.files.push(FileNote {
-                path: path.clone(),
-                kinds: Vec::new(),
-                lines: 0,
-                problems: vec![Problem { line: 0, text }],
-            });
+        if fs::metadata(path).is_ok_and(|data| data.is_dir()) {
+            evidence.read_folder(path);
+        } else {
+            evidence.read_file(path);
         }
     }
     Ok(evidence)
+}
+
+impl Evidence {
+    fn read_file(&mut self, path: &Path) {
+        match File::open(path) {
+            Ok(input) => self.read(path, input),
+            Err(error) => {
+                self.note(path, Vec::new(), text!("cannot be opened: {error}", "无法打开：{error}"))
+            }
+        }
+    }
+
+    fn read_folder(&mut self, path: &Path) {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.note(path, Vec::new(), text!("cannot be opened: {error}", "无法打开：{error}"));
+                return;
+            }
+        };
+        let mut all: Vec<PathBuf> =
+            entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+        all.sort();
+        let (mut files, mut folders, mut others, mut lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for entry in all {
+            match fs::metadata(&entry) {
+                Ok(data) if data.is_file() => files.push(entry),
+                Ok(data) if data.is_dir() => folders.push(entry),
+                // A pipe or a device would be waited for without end.
+                Ok(_) => others.push(entry),
+                Err(_) => lost.push(entry),
+            }
+        }
+        let left_out = files.split_off(files.len().min(MAX_FILES)).len();
+        for file in files {
+            self.read_file(&file);
+        }
+        let names = |entries: &[PathBuf]| -> String {
+            let names = entries.iter().take(MAX_NAMES).filter_map(|entry| entry.file_name());
+            let mut names: Vec<_> = names.map(|name| excerpt(&name.to_string_lossy())).collect();
+            if entries.len() > MAX_NAMES {
+                names.push("…".to_owned());
+            }
+            names.join(", ")
+        };
+        let is_folder = || vec![FileKind::Folder];
+        if !folders.is_empty() {
+            let (count, names) = (folders.len(), names(&folders));
+            self.note(
+                path,
+                is_folder(),
+                text!(
+                    "{count} folders in it are not read, name them themselves: {names}",
+                    "其中 {count} 个子目录未读，请单独给出：{names}"
+                ),
+            );
+        }
+        if !others.is_empty() {
+            let names = names(&others);
+            self.note(
+                path,
+                is_folder(),
+                text!("pipes and devices in it are not read: {names}", "其中的管道与设备未读：{names}"),
+            );
+        }
+        if !lost.is_empty() {
+            let names = names(&lost);
+            self.note(
+                path,
+                is_folder(),
+                text!("links in it that lead nowhere: {names}", "其中指向不存在目标的链接：{names}"),
+            );
+        }
+        if left_out > 0 {
+            self.note(
+                path,
+                is_folder(),
+                text!(
+                    "the folder has {left_out} files more than the {MAX_FILES} that are read",
+                    "目录中还有 {left_out} 个文件未读；一次最多读 {MAX_FILES} 个"
+                ),
+            );
+        }
+    }
+
+    /// Notes something of a file or folder that is not read; what is said of one folder stands together.
+    fn note(&mut self, path: &Path, kinds: Vec<FileKind>, text: Text) {
+        let problem = Problem { line: 0, text };
+        match self.files.last_mut().filter(|last| last.path == path && last.kinds == kinds) {
+            Some(last) => last.problems.push(problem),
+            None => self.files.push(FileNote {
+                path: path.to_path_buf(),
+                kinds,
+                lines: 0,
+                problems: vec![problem],
+            }),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -344,7 +413,6 @@ mod tests {
             (&b"hello\nworld\n"[..], None),
             (b"", None),
             (b"\x7fELF\0\0\0", Some("neither a heap dump nor a text")),
-            (b"\xff\xfe[\0G\0", Some("UTF-16")),
         ] {
             let evidence = read(bytes);
             assert_eq!(evidence.unknown().count(), 1);
@@ -367,6 +435,51 @@ mod tests {
             "could not be captured: jcmd 7 VM.native_memory summary: no answer within 60 s"
         );
         assert_eq!(read(CAPTURE_FAILED.as_bytes()).files[0].problems.len(), 1);
+    }
+
+    #[test]
+    fn every_kind_is_read_in_every_encoding() {
+        for (text, kind) in [
+            ("7:\n-XX:+UseG1GC -XX:MaxHeapSize=1024\n", FileKind::VmFlags),
+            ("VM Arguments:\njvm_args: -Xmx1k\n", FileKind::VmCommandLine),
+            ("OpenJDK 64-Bit Server VM version 17.0.15+6\nJDK 17.0.15\n", FileKind::VmVersion),
+            ("#Mon Nov 30\njava.version=17.0.15\n", FileKind::SystemProperties),
+            ("Native Memory Tracking:\n\nTotal: reserved=9KB, committed=8KB\n", FileKind::NativeMemory),
+            (
+                " num     #instances         #bytes  class name\n   1: 5 16 a.B\nTotal 5 80\n",
+                FileKind::ClassHistogram,
+            ),
+            (" garbage-first heap   total 81920K, used 23915K [0x1, 0x2)\n", FileKind::HeapInfo),
+            (
+                "Full thread dump OpenJDK 64-Bit Server VM (17.0.15+6 mixed mode):\n\n\"main\" #1 prio=5\n\nJNI global refs: 1\n",
+                FileKind::ThreadPrint,
+            ),
+            ("Name:\tjava\nRssAnon:\t 900000 kB\n", FileKind::Kernel),
+            ("# TYPE x gauge\njvm_buffer_pool_used_bytes{pool=\"direct\"} 5\n# EOF\n", FileKind::Prometheus),
+            ("java.nio:type=BufferPool,name=direct:MemoryUsed=5\n", FileKind::Jmx),
+            ("# mine\nnum.network.threads=80\n", FileKind::ServerProperties),
+            ("[2026-11-30 11:57:23,100] INFO x (y)\n", FileKind::BrokerLog),
+            ("[0.9s][info][gc] GC(6) Pause Full (System.gc()) 102M->102M(175M) 4.675ms\n", FileKind::GcLog),
+        ] {
+            let dos = text.replace('\n', "\r\n");
+            let wide = |to: fn(u16) -> [u8; 2]| {
+                format!("\u{feff}{dos}").encode_utf16().flat_map(to).collect::<Vec<u8>>()
+            };
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            std::io::Write::write_all(&mut encoder, dos.as_bytes()).unwrap();
+            for (how, bytes) in [
+                ("plain", text.as_bytes().to_vec()),
+                ("CRLF", dos.as_bytes().to_vec()),
+                ("mark", format!("\u{feff}{dos}").into_bytes()),
+                ("UTF-16", wide(u16::to_le_bytes)),
+                ("UTF-16, high bytes first", wide(u16::to_be_bytes)),
+                ("gzip", encoder.finish().unwrap()),
+            ] {
+                let evidence = read(&bytes);
+                assert_eq!(evidence.files[0].kinds, [kind], "{how}: {text}");
+                assert_eq!(evidence.files[0].problems, [], "{how}: {text}");
+            }
+        }
     }
 
     #[test]
@@ -393,10 +506,21 @@ mod tests {
         fs::write(dir.path().join("a"), b"?").unwrap();
         fs::create_dir(dir.path().join("deeper")).unwrap();
         fs::write(dir.path().join("deeper/c"), b"num.io.threads=9\n").unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join("lost")).unwrap();
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join("endless")).unwrap();
         let evidence = collect(&[dir.path().to_path_buf()]).unwrap();
-        assert_eq!(evidence.files.len(), 2);
+        assert_eq!(evidence.files.len(), 3);
         assert_eq!(evidence.server_properties.len(), 1);
         assert_eq!(evidence.path(1), dir.path().join("b"));
+        let folder = evidence.files.last().unwrap();
+        assert_eq!((folder.path.as_path(), folder.kinds.as_slice()), (dir.path(), &[FileKind::Folder][..]));
+        let said: Vec<_> = folder.problems.iter().map(|problem| problem.text.en.as_str()).collect();
+        assert!(
+            matches!(said[..], [deeper, endless, lost] if deeper.ends_with("themselves: deeper")
+                && endless.ends_with("not read: endless") && lost.ends_with("nowhere: loop, lost")),
+            "{said:?}"
+        );
         let error = collect(&[dir.path().join("absent")]).unwrap_err();
         assert!(error.is_retriable() && error.to_string().contains("absent"), "{error}");
     }

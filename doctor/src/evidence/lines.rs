@@ -1,4 +1,4 @@
-//! Text evidence line by line in bounded memory: plain or gzip, any bytes, every line with its number.
+//! Text evidence line by line in bounded memory: plain or gzip, UTF-8 or UTF-16, any bytes, every line with its number.
 //!
 //! Invariant: a line that is handed out is at most [`MAX_LINE_BYTES`] long and holds nothing that a terminal would obey.
 
@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::utf16::{Utf16, order};
 use crate::language::{Text, text};
 
 /// Longest line that is read whole, in bytes; what follows in it is dropped and said so. The longest honest lines are
@@ -95,8 +96,12 @@ impl<'a> Lines<'a> {
             Box::new(input)
         };
         // A damaged gzip head is met again, and reported, by the first line.
-        if input.fill_buf().is_ok_and(|start| start.starts_with(b"\xef\xbb\xbf")) {
+        let start = input.fill_buf().unwrap_or_default();
+        if start.starts_with(b"\xef\xbb\xbf") {
             input.consume(3);
+        } else if let Some(high_first) = order(start) {
+            input.consume(2);
+            input = Box::new(BufReader::with_capacity(64 << 10, Utf16::new(input, high_first)));
         }
         Ok(Self { input, compressed, number: 0, raw: Vec::new(), text: String::new(), finished: false })
     }
@@ -241,6 +246,9 @@ mod tests {
         assert_eq!(all(b"a\nb\r\n\nc").0, ["a", "b", "", "c"]);
         assert_eq!(all(b"").0, Vec::<String>::new());
         assert_eq!(all(b"\xef\xbb\xbfa\n").0, ["a"]);
+        let wide: Vec<u8> = "\u{feff}a\r\n内存\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(all(&wide).0, ["a", "内存"]);
+        assert_eq!(all(&gzip(&wide)).0, ["a", "内存"]);
     }
 
     #[test]

@@ -115,6 +115,6 @@ pub(super) fn reader(kind: FileKind) -> Option<Box<dyn Reader>> {
         }
         FileKind::GcLog => single::<GcLogParser>(kind, |all| &mut all.gc_logs),
         FileKind::BrokerLog => Some(Box::<Log>::default()),
-        FileKind::HeapDump => None,
+        FileKind::HeapDump | FileKind::Folder => None,
     }
 }

@@ -37,6 +37,8 @@ pub enum FileKind {
     GcLog,
     /// A heap dump.
     HeapDump,
+    /// A folder, of which something was not read.
+    Folder,
 }
 
 impl FileKind {
@@ -48,6 +50,7 @@ impl FileKind {
             Self::BrokerLog => text!("broker log", "Broker 日志"),
             Self::GcLog => text!("GC log", "GC 日志"),
             Self::HeapDump => text!("heap dump", "堆转储"),
+            Self::Folder => text!("folder", "目录"),
             _ => Text::verbatim(self.name()),
         }
     }
@@ -69,6 +72,7 @@ impl FileKind {
             Self::BrokerLog => "broker log",
             Self::GcLog => "GC log",
             Self::HeapDump => "heap dump",
+            Self::Folder => "folder",
         }
     }
 }
