@@ -183,6 +183,8 @@ pub(crate) fn squash(text: &str) -> String {
 
 /// What a name means. `name` is the squashed metric name with the labels that name a metric; `label` looks up others.
 pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) -> Option<(Metric, String)> {
+    // Before they were final, OpenTelemetry's names began in another way.
+    let name = name.strip_prefix("processruntime").unwrap_or(name);
     let buffer_pool = name.starts_with("javanio") || name.starts_with("jvmbuffer");
     if buffer_pool {
         let pool = ["pool", "id", "name", "jvm_buffer_pool_name", "jvm.buffer.pool.name"]
@@ -197,15 +199,19 @@ pub(crate) fn classify<'l>(name: &str, label: impl Fn(&str) -> Option<&'l str>) 
                 .find(|pool| name.contains(*pool))
                 .map(|pool| (*pool).to_owned())?,
         };
-        let metric = if name.contains("capacity") || name.contains("memorylimit") {
-            Metric::BufferPoolCapacity
-        } else if name.contains("memoryused") || name.contains("usedbytes") {
-            Metric::BufferPoolUsed
-        } else if name.contains("count") || name.contains("buffers") {
-            Metric::BufferPoolCount
-        } else {
-            return None;
-        };
+        let metric =
+            if name.contains("capacity") || name.contains("memorylimit") || name.contains("bufferlimit") {
+                Metric::BufferPoolCapacity
+            } else if ["memoryused", "usedbytes", "memoryusage", "bufferusage"]
+                .iter()
+                .any(|word| name.contains(word))
+            {
+                Metric::BufferPoolUsed
+            } else if name.contains("count") || name.contains("buffers") {
+                Metric::BufferPoolCount
+            } else {
+                return None;
+            };
         return Some((metric, pool));
     }
     let plain = |metric| Some((metric, String::new()));
@@ -289,6 +295,19 @@ mod tests {
             ("jvm.buffer.memory.used", &[("jvm.buffer.pool.name", "direct")], Metric::BufferPoolUsed),
             ("jvm_buffer_memory_used_bytes", &[("jvm_buffer_pool_name", "direct")], Metric::BufferPoolUsed),
             ("java.nio:type=BufferPool,name=direct:MemoryUsed", &[], Metric::BufferPoolUsed),
+            ("java.nio:type=BufferPool,name=direct:TotalCapacity", &[], Metric::BufferPoolCapacity),
+            ("java.nio:type=BufferPool,name=direct:Count", &[], Metric::BufferPoolCount),
+            (
+                "jvm_buffer_memory_limit_bytes",
+                &[("jvm_buffer_pool_name", "direct")],
+                Metric::BufferPoolCapacity,
+            ),
+            ("jvm_buffer_count", &[("jvm_buffer_pool_name", "direct")], Metric::BufferPoolCount),
+            ("jvm.buffer.count", &[("jvm.buffer.pool.name", "direct")], Metric::BufferPoolCount),
+            ("process_runtime_jvm_buffer_usage_bytes", &[("pool", "direct")], Metric::BufferPoolUsed),
+            ("process_runtime_jvm_buffer_limit_bytes", &[("pool", "direct")], Metric::BufferPoolCapacity),
+            ("process_runtime_jvm_buffer_count", &[("pool", "direct")], Metric::BufferPoolCount),
+            ("jvm.buffer.memory.usage", &[("pool", "direct")], Metric::BufferPoolUsed),
         ] {
             assert_eq!(meaning(name, labels), direct(metric), "{name}");
         }

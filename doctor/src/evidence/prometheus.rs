@@ -38,7 +38,8 @@ impl Sample<'_> {
                 text.push(',');
             }
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            text.push_str(&format!("{key}=\"{value}\""));
+            let quote = if key.contains('.') { "\"" } else { "" };
+            text.push_str(&format!("{quote}{key}{quote}=\"{value}\""));
         }
         text
     }
@@ -46,7 +47,13 @@ impl Sample<'_> {
     /// How Prometheus selects this figure of every process.
     fn selector(&self) -> String {
         let labels = self.labels(true);
-        if labels.is_empty() { self.name.to_owned() } else { format!("{}{{{labels}}}", self.name) }
+        match (self.name.contains('.'), labels.is_empty()) {
+            (false, true) => self.name.to_owned(),
+            (false, false) => format!("{}{{{labels}}}", self.name),
+            // A name with dots stands inside of the braces, in quotes.
+            (true, true) => format!("{{\"{}\"}}", self.name),
+            (true, false) => format!("{{\"{}\",{labels}}}", self.name),
+        }
     }
 }
 
@@ -57,17 +64,27 @@ fn time_ms(stamp: f64) -> Option<i64> {
     (ms > 0.0 && ms < 1e15).then_some(ms as i64)
 }
 
-/// Reads `name{label="value",...} value [timestamp]`.
+/// Reads `name{label="value",...} value [timestamp]`, or `{"name","label"="value",...} value` for names with dots.
 pub(crate) fn sample(text: &str) -> Option<Sample<'_>> {
     let text = text.trim();
     let legal = |c: char| c.is_ascii_alphanumeric() || "_:.".contains(c);
     let end = text.find(|c: char| !legal(c))?;
-    let (name, mut rest) = text.split_at(end);
+    let (mut name, mut rest) = text.split_at(end);
+    let dotted = rest.strip_prefix("{\"").filter(|_| name.is_empty()).and_then(|rest| rest.split_once('"'));
+    let mut inside = None;
+    if let Some((inner, after)) = dotted {
+        let after = after.trim_start();
+        if !inner.chars().all(legal) || !after.starts_with([',', '}']) {
+            return None;
+        }
+        name = inner;
+        inside = Some(after);
+    }
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
     let mut labels = Vec::new();
-    if let Some(inside) = rest.trim_start().strip_prefix('{') {
+    if let Some(inside) = inside.or_else(|| rest.trim_start().strip_prefix('{')) {
         rest = inside;
         loop {
             rest = rest.trim_start_matches([' ', ',']);
@@ -79,7 +96,7 @@ pub(crate) fn sample(text: &str) -> Option<Sample<'_>> {
             let after = after.trim_start().strip_prefix('"')?;
             let (value, after) = quoted(after)?;
             if labels.len() < MAX_LABELS {
-                labels.push((key.trim(), value));
+                labels.push((key.trim().trim_matches('"'), value));
             }
             rest = after;
         }
@@ -190,6 +207,15 @@ mod tests {
             assert_eq!(sample(&format!("x 1 {stamp}")).unwrap().at_ms, None, "{stamp}");
         }
         assert_eq!(sample("up 1 # {trace=\"1\"} 2").unwrap().value, 1.0);
+        let dotted =
+            sample(r#"{"jvm.buffer.memory.used","jvm.buffer.pool.name"="direct"} 5 1700000000"#).unwrap();
+        assert_eq!((dotted.name, dotted.value), ("jvm.buffer.memory.used", 5.0));
+        assert_eq!(dotted.labels, [("jvm.buffer.pool.name", "direct".to_owned())]);
+        assert_eq!(dotted.selector(), r#"{"jvm.buffer.memory.used","jvm.buffer.pool.name"="direct"}"#);
+        assert_eq!(sample(r#"{"a.b"} 7"#).map(|read| (read.name, read.value)), Some(("a.b", 7.0)));
+        for text in [r#"{"a.b" 7"#, r#"{"a b"} 7"#, r#"{""} 7"#, r#"{"a": 1}"#, r#"{"a","b"} 7"#] {
+            assert!(sample(text).is_none(), "{text}");
+        }
         assert!(sample("x NaN").unwrap().value.is_nan());
         for text in ["", "x", "1 2", "x{ 1", "x{a=\"} 1", "x one", "ERROR it 5", "x 1 INFO", "[a] 5"] {
             assert!(sample(text).is_none(), "{text}");

@@ -67,9 +67,39 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         _ => text!("The system refuses the JVM memory", "系统拒绝给 JVM 分配内存"),
     };
     let failed = !refused.is_empty() || killed.is_some();
+    // Limits that add up to too much are far from it as long as little of them is used.
+    let present = resident.as_ref().map(|resident| resident.value).or_else(|| {
+        let (pool, (heap, _)) = facts.pool_used.as_ref().zip(promised)?;
+        let rest = rest.as_ref().map_or(0, |(bytes, _)| *bytes);
+        Some(heap.value.saturating_add(pool.value).saturating_add(rest))
+    });
+    let far = memory.as_ref().zip(present).is_some_and(|(memory, present)| present <= memory.value / 10 * 7);
+    let uncounted = facts.java.as_ref().is_some_and(|java| java.value >= 24);
+    let below = Remedy::new(
+        text!(
+            "set -XX:MaxDirectMemorySize explicitly, and -Xmx lower, so that the sum fits",
+            "显式设置 -XX:MaxDirectMemorySize 并降低 -Xmx，使总和放得下"
+        ),
+        true,
+    )
+    .frees(too_much.map(|(memory, sum)| sum - memory));
+    let below = match uncounted {
+        true => below.caution(text!(
+            "from JDK 24 on the temporary buffers of threads come on top of it: bound them with jdk.nio.maxCachedBufferSize",
+            "自 JDK 24 起线程的临时缓冲区不受它约束，要另外计入：用 jdk.nio.maxCachedBufferSize 限制它们"
+        )),
+        false => below.caution(text!(
+            "a lower limit fails sooner where threads keep large buffers: bound those first",
+            "若线程保留着大缓冲区，降低上限只会更早失败：请先限制它们"
+        )),
+    };
     vec![Finding {
         id: "container-limit",
-        severity: if failed { Severity::Critical } else { Severity::Warning },
+        severity: match (failed, far) {
+            (true, _) => Severity::Critical,
+            (false, true) => Severity::Note,
+            (false, false) => Severity::Warning,
+        },
         title,
         cause: text!(
             "The limits of the heap and of direct memory add up, and the JVM needs threads, code and metadata beside them. \
@@ -78,16 +108,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "堆与直接内存的上限是相加的，JVM 还需要线程、代码与元数据。超出容器限额时进程被直接杀死，Broker 日志里没有任何记录。Kafka 还依赖页缓存，它也需要内存。"
         ),
         evidence,
-        remedies: vec![
-            Remedy::new(
-                text!(
-                    "set -XX:MaxDirectMemorySize explicitly, and -Xmx lower, so that the sum fits",
-                    "显式设置 -XX:MaxDirectMemorySize 并降低 -Xmx，使总和放得下"
-                ),
-                true,
-            ),
-            Remedy::new(text!("raise the container's limit", "提高容器限额"), true),
-        ],
+        remedies: vec![below, Remedy::new(text!("raise the container's limit", "提高容器限额"), true)],
     }]
 }
 
@@ -129,6 +150,24 @@ mod tests {
         let killed = one("container-limit", &[&group(2 << 30, 3)]).unwrap();
         assert!(killed.title.en.contains("3 so far") && killed.severity == Severity::Critical, "{killed:?}");
         assert!(one("container-limit", &[HEAP, "MemTotal: 24683520 kB\n"]).is_none());
+    }
+
+    #[test]
+    fn a_broker_that_uses_little_of_its_limits_gets_a_note() {
+        let group = "/sys/fs/cgroup/memory.max:1610612736\n";
+        let status = |mib: u64| format!("Name:\tjava\nRssAnon:\t {} kB\n", mib << 10);
+        let severity = |texts: &[&str]| one("container-limit", texts).unwrap().severity;
+        assert_eq!(severity(&[group, HEAP, &status(600)]), Severity::Note);
+        assert_eq!(severity(&[group, HEAP, &status(1300)]), Severity::Warning);
+        assert_eq!(severity(&[group, HEAP]), Severity::Warning);
+        let pool = |bytes: u64| format!("jvm_buffer_pool_used_bytes{{pool=\"direct\"}} {bytes}\n");
+        assert_eq!(severity(&[group, HEAP, &pool(1 << 20)]), Severity::Note);
+        assert_eq!(severity(&[group, HEAP, &pool(500 << 20)]), Severity::Warning);
+        let killed = "/sys/fs/cgroup/memory.max:1610612736\n/sys/fs/cgroup/memory.events:oom_kill 1\n";
+        assert_eq!(severity(&[killed, HEAP, &status(600)]), Severity::Critical);
+        let newer = one("container-limit", &[group, HEAP, "java.version=25.0.3\n"]).unwrap();
+        assert!(newer.remedies[0].caution.as_ref().unwrap().en.contains("come on top of it"), "{newer:?}");
+        assert_eq!(newer.remedies[0].frees_bytes, Some(512 << 20));
     }
 
     #[test]

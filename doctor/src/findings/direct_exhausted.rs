@@ -1,11 +1,14 @@
 //! Direct memory ran out: what was asked for, by whom, and what was left.
 
+use super::thread_buffers::{above, kept_or_used};
 use super::{Facts, Finding, Remedy, Severity, Text, exact, human, text};
 use crate::evidence::{MemoryKind, ThreadRole};
-use crate::jvm_plan::{JvmInputs, JvmTerm, jvm_plan};
+use crate::jvm_plan::{JvmInputs, jvm_plan};
 
 /// A cap on cached buffers that costs little and frees most.
 const RECOMMENDED_CAP_BYTES: u64 = 1 << 20;
+/// Network threads of a listener that do for most brokers: Kafka's default.
+const FEW_THREADS: u64 = 3;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let failures: Vec<_> = facts.failures(MemoryKind::Direct).collect();
@@ -34,13 +37,33 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     roles.sort_by(|one, other| one.en.cmp(&other.en));
     roles.dedup();
     let roles = Text::join(&roles, ", ", "、");
+    // A dump of the full pool knows who fills it; one of another time does not.
+    let full = facts.dumps.iter().rev().find(|dump| {
+        let account = dump.account;
+        account.limit_bytes.is_some_and(|limit| account.direct.found.bytes >= limit / 2)
+    });
+    let by_threads = full.map(|dump| kept_or_used(dump.account) >= dump.account.whole_bytes / 2);
     let cause = if temporary {
+        let who = match by_threads {
+            Some(true) => text!(
+                "what fills the memory are the buffers that all threads keep, as the heap dump shows",
+                "占满内存的是所有线程保留的缓冲区，堆转储可以证明"
+            ),
+            Some(false) => text!(
+                "the heap dump shows that something else than the buffers of threads fills the memory",
+                "堆转储表明，占满内存的不是线程的缓冲区"
+            ),
+            None => text!(
+                "what fills the memory are most likely the buffers that all threads keep; a heap dump says who holds how much",
+                "占满内存的很可能是所有线程保留的缓冲区；堆转储能说明谁占用多少"
+            ),
+        };
         text!(
             "{count} failed reservations, by: {roles}. The JDK wanted a temporary direct buffer as large as the whole rest \
              of a transfer, because Kafka reads and writes heap buffers; each thread keeps the largest that it ever \
-             needed. The request that failed is the last straw; what fills the memory are the buffers kept by all threads.",
+             needed. The request that failed is the last straw; {who}.",
             "共 {count} 次申请失败，来自：{roles}。Kafka 用堆缓冲区读写套接字，JDK 因此按剩余传输的总长申请临时直接缓冲区，\
-             每个线程会一直保留它用过的最大一块。失败的请求只是最后一根稻草，占满内存的是所有线程保留的缓冲区。"; roles
+             每个线程会一直保留它用过的最大一块。失败的请求只是最后一根稻草，{who}。"; roles, who
         )
     } else {
         text!(
@@ -59,10 +82,16 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         })
     });
     let mut remedies = Vec::new();
-    if temporary && facts.max_cached_buffer().is_none_or(|cap| cap > RECOMMENDED_CAP_BYTES) {
+    if temporary
+        && by_threads != Some(false)
+        && facts.max_cached_buffer().is_none_or(|cap| cap > RECOMMENDED_CAP_BYTES)
+    {
         // Everything taken is given back but what small transfers leave: at most the cap per thread.
         let kept = plan.as_ref().map(|plan| plan.kept_bytes());
-        let freed = worst.allocated.zip(kept).map(|(allocated, kept)| allocated.saturating_sub(kept));
+        let freed = match full {
+            Some(dump) => Some(above(dump.heap, RECOMMENDED_CAP_BYTES)),
+            None => worst.allocated.zip(kept).map(|(allocated, kept)| allocated.saturating_sub(kept)),
+        };
         let cap = RECOMMENDED_CAP_BYTES;
         remedies.push(
             Remedy::new(
@@ -104,25 +133,28 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 );
             }
         }
-        let network: u64 =
-            plan.terms.iter().filter(|term| term.role == ThreadRole::Network).map(|term| term.threads).sum();
-        if network > 3 {
-            let largest = plan
-                .terms
-                .iter()
-                .filter(|term| term.role == ThreadRole::Network)
-                .max_by_key(|term| term.threads);
-            let threads = largest.map_or(network, |term: &JvmTerm| term.threads);
+        // Listeners that can receive a request of that size, and have threads to spare.
+        let of_listeners: Vec<u64> = plan
+            .terms
+            .iter()
+            .filter(|term| term.role == ThreadRole::Network && term.each_bytes >= requested)
+            .map(|term| term.threads)
+            .collect();
+        let threads = of_listeners.iter().copied().max().unwrap_or(0);
+        let fewer: u64 = of_listeners.iter().map(|threads| threads.saturating_sub(FEW_THREADS)).sum();
+        if fewer > 0 {
+            // Threads that end cannot give back more than was taken.
+            let freed = fewer.saturating_mul(requested).min(worst.allocated.unwrap_or(u64::MAX));
             remedies.push(
                 Remedy::new(
                     text!(
-                        "lower num.network.threads from {threads} towards 3 per listener: each thread less keeps one \
-                         largest request less",
-                        "把每个监听器的 num.network.threads 从 {threads} 降向 3：每少一个线程，就少保留一份最大的请求"
+                        "lower num.network.threads from {threads} towards {FEW_THREADS} per listener: each thread less keeps \
+                         one largest request less",
+                        "把每个监听器的 num.network.threads 从 {threads} 降向 {FEW_THREADS}：每少一个线程，就少保留一份最大的请求"
                     ),
                     false,
                 )
-                .frees(threads.checked_sub(3).map(|fewer| fewer.saturating_mul(requested)))
+                .frees(Some(freed))
                 .caution(text!(
                     "a change while the broker runs may halve or double the number at most, again and again",
                     "运行中修改每次最多减半或翻倍，可多次进行"
@@ -155,7 +187,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::tests::one;
+    use super::*;
+    use crate::findings::tests::{buffer, findings_of_dump, one, thread};
+    use crate::heap::{Books, Heap, Held};
 
     const FAILURE: &str = "[2026-11-30 11:57:23,100] ERROR Processor got uncaught exception. (kafka.network.Processor)\n\
         java.lang.OutOfMemoryError: Cannot reserve 82520280 bytes of direct buffer memory (allocated: 2146611245, limit: 2147483648)\n\
@@ -178,7 +212,55 @@ mod tests {
                 .iter()
                 .any(|remedy| remedy.action.en.contains("lower socket.request.max.bytes from 104,857,600"))
         );
-        assert!(found.remedies.iter().any(|remedy| remedy.frees_bytes == Some(77 * 82_520_280)));
+        // 77 threads × the request are more than was ever taken.
+        let fewer = found
+            .remedies
+            .iter()
+            .find(|remedy| remedy.action.en.contains("lower num.network.threads"))
+            .unwrap();
+        assert_eq!(fewer.frees_bytes, Some(2_146_611_245));
+        assert!(found.cause.en.contains("most likely"), "{found:?}");
+    }
+
+    #[test]
+    fn threads_are_lowered_by_what_each_listener_has_to_spare() {
+        let threads = |texts: &[&str]| {
+            let found = one("direct-memory-exhausted", texts).unwrap();
+            let fewer = |remedy: &&Remedy| remedy.action.en.contains("lower num.network.threads");
+            found.remedies.iter().find(fewer).map(|remedy| remedy.frees_bytes)
+        };
+        let three = "num.network.threads=3\nlisteners=A://:1,B://:2,C://:3\n\
+                     listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT\n";
+        assert_eq!(threads(&[FAILURE, three]), None, "the default has none to spare");
+        let more = three.replace("=3\n", "=5\n");
+        assert_eq!(threads(&[FAILURE, &more]), Some(Some(6 * 82_520_280)));
+        let tls = more.replace("B:PLAINTEXT,C:PLAINTEXT", "B:SSL,C:SSL");
+        assert_eq!(threads(&[FAILURE, &tls]), Some(Some(2 * 82_520_280)));
+    }
+
+    #[test]
+    fn a_dump_says_who_fills_the_memory() {
+        let heap = |held: Held| {
+            let mut heap = Heap::default();
+            heap.threads.push(thread("data-plane-kafka-network-thread-1-ListenerName(A)-PLAINTEXT-0"));
+            heap.allocations.push(buffer(2_146_611_245, held, Books::Direct));
+            heap.statics.max_direct_bytes = Some(2_147_483_648);
+            heap
+        };
+        let found = |held: Held| {
+            let found = findings_of_dump(&heap(held), &[FAILURE, "num.network.threads=80\n"]);
+            found.into_iter().find(|finding| finding.id == "direct-memory-exhausted").unwrap()
+        };
+        let cap = |found: &Finding| {
+            let cap = |remedy: &&Remedy| remedy.action.en.contains("maxCachedBufferSize");
+            found.remedies.iter().find(cap).map(|remedy| remedy.frees_bytes)
+        };
+        let kept = found(Held::Cached(Some(0)));
+        assert!(kept.cause.en.contains("as the heap dump shows"), "{kept:?}");
+        assert_eq!(cap(&kept), Some(Some(2_146_611_245)));
+        let garbage = found(Held::Garbage);
+        assert!(garbage.cause.en.contains("something else than the buffers"), "{garbage:?}");
+        assert_eq!(cap(&garbage), None, "what would free nothing is no cure");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the pieces of evidence say together: the JVM, its heap, the limit of direct memory and why it is that, the pool,
 //! the broker's settings. Each fact keeps the places that it was read from.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::account::Account;
@@ -81,8 +82,33 @@ impl<'e> Facts<'e> {
         facts.java = facts.find_java();
         facts.max_heap = facts.find_max_heap();
         facts.limit = facts.find_limit();
-        facts.pool_used = facts.metric(Metric::BufferPoolUsed, "direct").or_else(|| facts.pool_of_dump());
+        facts.pool_used = facts.fullest_pool().or_else(|| facts.pool_of_dump());
         facts
+    }
+
+    /// The last value of the direct pool in the last file that has one; of several processes in it the fullest.
+    fn fullest_pool(&self) -> Option<Cited<u64>> {
+        self.evidence.metrics.iter().rev().find_map(|found| {
+            let points = found.value.points.get(&Metric::BufferPoolUsed)?;
+            let mut last: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+            for point in points {
+                if let Some(bytes) = as_bytes(point.value) {
+                    last.insert(&point.target, (bytes, point.line));
+                }
+            }
+            let several = last.len() > 1;
+            let (target, (bytes, line)) = last.into_iter().max_by_key(|(_, (bytes, _))| *bytes)?;
+            let name = found.value.selectors.get(&Metric::BufferPoolUsed);
+            let name = name.map_or("direct pool, used", String::as_str);
+            let says = match several {
+                true => text!(
+                    "{name} = {bytes}, the fullest of several processes ({target})",
+                    "{name} = {bytes}，多个进程中最满的（{target}）"
+                ),
+                false => Text::verbatim(format!("{name} = {bytes}")),
+            };
+            Some(Cited { value: bytes, proofs: vec![self.proof(found.file, line, says)] })
+        })
     }
 
     /// The direct pool as the last dump's JVM counted it.
@@ -244,11 +270,15 @@ impl<'e> Facts<'e> {
         self.proof(settings.file, number.line.unwrap_or(0), says)
     }
 
-    /// The row of the class histogram that has most instances of `class`, and the file.
-    pub fn most_instances(&self, class: &str) -> Option<(usize, &'e ClassRow)> {
-        let histograms = self.evidence.class_histograms.iter();
-        let rows = histograms.filter_map(|found| Some((found.file, found.value.classes.get(class)?)));
-        rows.max_by_key(|(_, row)| row.instances)
+    /// The row of the class histogram that has most instances of a class, the file, and the class's whole name. `class` is
+    /// the last part of the name: classes of Kafka move between packages.
+    pub fn most_instances(&self, class: &str) -> Option<(usize, &'e ClassRow, &'e str)> {
+        let end = format!(".{class}");
+        let rows = self.evidence.class_histograms.iter().flat_map(|found| {
+            let rows = found.value.classes.iter().filter(|(name, _)| name.ends_with(&end));
+            rows.map(|(name, row)| (found.file, row, name.as_str()))
+        });
+        rows.max_by_key(|(_, row, _)| row.instances)
     }
 
     /// The JVM's account of its native memory, if tracking is on.
@@ -364,12 +394,11 @@ impl<'e> Facts<'e> {
                     Some((bytes, self.proof(found.file, line, format!("-XX:MaxDirectMemorySize={text}"))))
                 })
             });
-        let message = evidence.broker_logs.iter().find_map(|log| {
-            let direct = |failure: &&OutOfMemory| failure.kind == MemoryKind::Direct;
-            let failure =
-                log.value.out_of_memory.iter().filter(direct).find(|failure| failure.limit.is_some())?;
-            Some((failure.limit?, self.failure_proof(log.file, failure)))
-        });
+        // The last failure is the nearest to the present start of the JVM.
+        let failures = self.failures(MemoryKind::Direct).filter(|(_, failure)| failure.limit.is_some());
+        let message = failures
+            .max_by_key(|(_, failure)| failure.repeats.latest_ms)
+            .and_then(|(file, failure)| Some((failure.limit?, self.failure_proof(file, failure))));
         let started_without = !evidence.vm_flags.is_empty() || !evidence.command_lines.is_empty();
         // A dump's own field is as good as a message.
         let field = || {
@@ -452,6 +481,30 @@ mod tests {
         assert_eq!(limit(&[heap, &message(1024)]), Some((1024, LimitReason::Heap)));
         assert_eq!(limit(&[both, &message(77)]), Some((77, LimitReason::Message)));
         assert_eq!(limit(&["jvm_buffer_pool_used_bytes{pool=\"direct\"} 1\n"]), None);
+        // Of two starts the later one counts, in whatever order their logs come.
+        let dated =
+            |day: u32, limit: u64| format!("[2026-11-{day:02} 10:00:00,000] ERROR x (y)\n{}", message(limit));
+        assert_eq!(limit(&[&dated(30, 88), &dated(29, 77)]), Some((88, LimitReason::Message)));
+        assert_eq!(limit(&[&dated(29, 77), &dated(30, 88)]), Some((88, LimitReason::Message)));
+    }
+
+    #[test]
+    fn the_fullest_of_several_processes_is_the_pool() {
+        let used = |text: &str| {
+            let mut evidence = Evidence::default();
+            evidence.read(Path::new("x"), text.as_bytes());
+            let pool = Facts::of(&evidence, &[]).pool_used?;
+            Some((pool.value, pool.proofs.first()?.line, pool.proofs.first()?.says.en.clone()))
+        };
+        let text = "jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"a\"} 900\n\
+                    jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"a\"} 800\n\
+                    jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"b\"} 5\n\
+                    jvm_buffer_pool_used_bytes{pool=\"direct\",instance=\"a\"} NaN\n";
+        let (value, line, says) = used(text).unwrap();
+        assert_eq!((value, line), (800, 2));
+        assert!(says.contains("the fullest of several") && says.contains("instance=\"a\""), "{says}");
+        let one = used("java_nio_direct_memoryused 7\njava_nio_direct_memoryused -1\n").unwrap();
+        assert_eq!(one, (7, 1, "java_nio_direct_memoryused = 7".to_owned()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! costs half a second and a `System.gc()`.
 
 use super::{Facts, Finding, Remedy, Severity, Text, text};
-use crate::evidence::Repeats;
+use crate::evidence::{MemoryKind, OutOfMemory, Repeats, ThreadRole};
 
 /// Failures in one run that make a loop.
 const LOOP: u64 = 5;
@@ -18,7 +18,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let mut failures = 0;
     for log in &facts.evidence.broker_logs {
         let repeats = &log.value.processor_errors;
-        if is_loop(repeats) && log.value.out_of_memory.iter().any(|failure| is_loop(&failure.repeats)) {
+        let at_a_read = |failure: &OutOfMemory| {
+            failure.kind == MemoryKind::Direct
+                && failure.role == ThreadRole::Network
+                && is_loop(&failure.repeats)
+        };
+        if is_loop(repeats) && log.value.out_of_memory.iter().any(at_a_read) {
             failures += repeats.longest_run;
             let says = said("Processor got uncaught exception", repeats);
             evidence.push(facts.proof(log.file, repeats.first_line, says));
@@ -92,5 +97,11 @@ mod tests {
     fn single_failures_are_no_loop() {
         assert!(one("failure-loop", &[&log(6, 30)]).is_none());
         assert!(one("failure-loop", &[&log(2, 1)]).is_none());
+        // Another error, as often, is another matter.
+        let heap = log(6, 1).replace(
+            "Cannot reserve 9 bytes of direct buffer memory (allocated: 1, limit: 2)",
+            "Java heap space",
+        );
+        assert!(one("failure-loop", &[&heap]).is_none());
     }
 }

@@ -1,8 +1,13 @@
 //! Somebody speaks another protocol to a Kafka port: the first four bytes of a TLS hello or an HTTP request, read as a
 //! request's size.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Facts, Finding, Proof, Remedy, Severity, Text, exact, text};
 use crate::evidence::MemoryKind;
+
+/// Peers that are written out.
+const PEERS: usize = 8;
 
 /// What a size means when its four bytes are the start of another protocol.
 pub fn decode_size(size: u64) -> Option<Text> {
@@ -26,32 +31,29 @@ pub fn decode_size(size: u64) -> Option<Text> {
     })
 }
 
+/// All that was seen of one protocol.
+#[derive(Default)]
 struct Seen {
-    size: u64,
-    what: Text,
+    /// Sizes, the smallest first.
+    sizes: BTreeSet<u64>,
     count: u64,
-    reserved: bool,
-    peers: Vec<String>,
-    proof: Proof,
+    peers: BTreeSet<String>,
+    proofs: Vec<Proof>,
 }
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut seen: Vec<Seen> = Vec::new();
+    // A hello of another length is another size of the same protocol; reserved ones first.
+    let mut seen: BTreeMap<(bool, Text), Seen> = BTreeMap::new();
     for kind in [MemoryKind::Direct, MemoryKind::Heap] {
         for (file, failure) in facts.failures(kind) {
             let Some((size, what)) = failure.requested.and_then(|size| Some((size, decode_size(size)?)))
             else {
                 continue;
             };
-            let proof = facts.failure_proof(file, failure);
-            seen.push(Seen {
-                size,
-                what,
-                count: failure.repeats.count,
-                reserved: true,
-                peers: Vec::new(),
-                proof,
-            });
+            let seen = seen.entry((false, what)).or_default();
+            seen.sizes.insert(size);
+            seen.count += failure.repeats.count;
+            seen.proofs.push(facts.failure_proof(file, failure));
         }
     }
     for log in &facts.evidence.broker_logs {
@@ -61,25 +63,34 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             else {
                 continue;
             };
+            let seen = seen.entry((true, what)).or_default();
             let count = refused.repeats.count;
+            seen.sizes.insert(size);
+            seen.count += count;
+            seen.peers.extend(refused.peers.iter().cloned());
             let says = format!("Invalid receive (size = {size}) ×{count}");
-            let proof = facts.proof(log.file, refused.repeats.first_line, says);
-            seen.push(Seen { size, what, count, reserved: false, peers: refused.peers.clone(), proof });
+            seen.proofs.push(facts.proof(log.file, refused.repeats.first_line, says));
         }
     }
-    seen.into_iter().map(|seen| finding(facts, seen)).collect()
+    seen.into_iter().filter_map(|((refused, what), seen)| finding(facts, what, refused, seen)).collect()
 }
 
-fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
-    let Seen { size, what, count, reserved, peers, proof } = seen;
-    let hex = format!("0x{size:08x}");
-    let size_text = exact(size);
+fn finding(facts: &Facts<'_>, what: Text, refused: bool, seen: Seen) -> Option<Finding> {
+    let Seen { sizes, count, peers, proofs: mut evidence } = seen;
+    let (smallest, size) = (*sizes.first()?, *sizes.last()?);
+    let reserved = !refused;
+    let hex = format!("0x{smallest:08x}");
+    let size_text = exact(smallest);
+    let others = match sizes.len() {
+        1 => text!("", ""),
+        all => text!(" and {more} more like it", "，另有 {more} 种类似的", more = all - 1),
+    };
+    let peers: Vec<_> = peers.into_iter().take(PEERS).collect();
     let peers = peers.join(", ");
     let from = match peers.is_empty() {
         true => Text::verbatim(""),
         false => text!(" ({peers})", "（{peers}）"),
     };
-    let mut evidence = vec![proof];
     let mut remedies = vec![Remedy::new(
         text!(
             "find the client{from} and give it the right protocol and port; often it is a probe or a load balancer",
@@ -104,18 +115,18 @@ fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
                     ),
                     true,
                 )
-                .frees(Some(size)),
+                .frees(Some(size))
+                .caution(text!("for each such request; the client still gets no answer", "每个此类请求；客户端仍得不到回应")),
             );
         }
     }
     let severity = if reserved { Severity::Critical } else { Severity::Warning };
-    Finding {
+    Some(Finding {
         id: "foreign-protocol",
         severity,
         title: text!(
-            "The size {size_text} is no size but {what}: {hex}, seen {count}×",
-            "“大小” {size_text} 并不是大小，而是 {what}：{hex}，出现 {count} 次";
-            what
+            "The size {size_text} is no size but {what}: {hex}{others}, seen {count}×",
+            "“大小” {size_text} 并不是大小，而是 {what}：{hex}{others}，出现 {count} 次"; others, what
         ),
         cause: if reserved {
             text!(
@@ -132,7 +143,7 @@ fn finding(facts: &Facts<'_>, seen: Seen) -> Finding {
         },
         evidence,
         remedies,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -176,6 +187,27 @@ mod tests {
         let found = one("foreign-protocol", &[log]).unwrap();
         assert_eq!(found.severity, Severity::Warning);
         assert!(found.remedies[0].action.en.contains("10.0.0.7"));
+    }
+
+    #[test]
+    fn hellos_of_many_lengths_are_one_finding() {
+        let refused = |size: u64, peer: u32| {
+            format!(
+                "WARN Unexpected error from /10.0.0.{peer} (channelId=a); closing connection\n\
+                 org.apache.kafka.common.network.InvalidReceiveException: Invalid receive (size = {size} larger than 104857600)\n"
+            )
+        };
+        let log = refused(369_295_616, 7)
+            + &refused(369_295_618, 8)
+            + &refused(369_295_872, 7)
+            + &refused(369_295_618, 9);
+        let found = one("foreign-protocol", &[&log]).unwrap();
+        assert!(
+            found.title.en.contains("a TLS ClientHello: 0x16030100 and 2 more like it, seen 4×"),
+            "{found:?}"
+        );
+        assert!(found.remedies[0].action.en.contains("(10.0.0.7, 10.0.0.8, 10.0.0.9)"), "{found:?}");
+        assert_eq!(found.evidence.len(), 3);
     }
 
     #[test]

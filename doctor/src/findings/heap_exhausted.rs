@@ -18,6 +18,43 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let mut evidence: Vec<_> =
         failures.iter().map(|(file, failure)| facts.failure_proof(*file, failure)).collect();
     evidence.extend(facts.max_heap.iter().flat_map(|heap| heap.proofs.clone()));
+    let mut remedies = Vec::new();
+    // Where the settings are known to bound requests, that is no cure.
+    let bounded =
+        facts.settings().is_some_and(|settings| settings.value.number("queued.max.request.bytes").value > 0);
+    if !bounded {
+        remedies.push(Remedy::new(
+            text!(
+                "set queued.max.request.bytes: it bounds the bytes of requests on the heap",
+                "设置 queued.max.request.bytes：它限制堆上请求的总字节数"
+            ),
+            true,
+        ));
+    }
+    remedies.push(
+        Remedy::new(
+            text!("read a heap dump of the broker for what fills the heap", "用堆转储查看是什么占满了堆"),
+            false,
+        )
+        .caution(text!(
+            "this tool accounts for direct memory, not for the heap",
+            "本工具核算的是直接内存，不是堆"
+        )),
+    );
+    let cause = if bounded {
+        text!(
+            "queued.max.request.bytes bounds the requests, so something else fills the heap: state, caches, results of \
+             fetches. An error inside a request handler is only logged, and the broker lives on.",
+            "queued.max.request.bytes 已限制请求，占满堆的是别的：状态、缓存、拉取结果。请求处理线程里的错误只会写日志，Broker 继续运行。"
+        )
+    } else {
+        text!(
+            "Requests are allocated on the heap as a whole, by the size that the client announces, before their bytes \
+             arrive; by default nothing bounds how many at once. An error inside a request handler is only logged, and \
+             the broker lives on.",
+            "请求按客户端声明的长度，在字节到达之前就整块分配在堆上；默认没有任何东西限制同时有多少。请求处理线程里的错误只会写日志，Broker 继续运行。"
+        )
+    };
     vec![Finding {
         id: "heap-exhausted",
         severity: Severity::Critical,
@@ -25,30 +62,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "The heap{size} is exhausted: {count} failures, by {roles}",
             "堆{size}耗尽：{count} 次失败，来自{roles}"; roles
         ),
-        cause: text!(
-            "Requests are allocated on the heap as a whole, by the size that the client announces, before their bytes \
-             arrive; by default nothing bounds how many at once. An error inside a request handler is only logged, and \
-             the broker lives on.",
-            "请求按客户端声明的长度，在字节到达之前就整块分配在堆上；默认没有任何东西限制同时有多少。请求处理线程里的错误只会写日志，Broker 继续运行。"
-        ),
+        cause,
         evidence,
-        remedies: vec![
-            Remedy::new(
-                text!(
-                    "set queued.max.request.bytes: it bounds the bytes of requests on the heap, see the finding on it",
-                    "设置 queued.max.request.bytes：它限制堆上请求的总字节数，参见相应结论"
-                ),
-                true,
-            ),
-            Remedy::new(
-                text!("read a heap dump of the broker for what fills the heap", "用堆转储查看是什么占满了堆"),
-                false,
-            )
-            .caution(text!(
-                "this tool accounts for direct memory, not for the heap",
-                "本工具核算的是直接内存，不是堆"
-            )),
-        ],
+        remedies,
     }]
 }
 
@@ -61,6 +77,12 @@ mod tests {
         let log = "[2026-11-30 11:57:23,100] ERROR x (kafka.server.KafkaRequestHandler)\njava.lang.OutOfMemoryError: Java heap space\n";
         let found = one("heap-exhausted", &[log]).unwrap();
         assert!(found.title.en.contains("request handlers"), "{found:?}");
+        assert!(found.remedies[0].action.en.contains("queued.max.request.bytes"), "{found:?}");
+        let bounded = one("heap-exhausted", &[log, "queued.max.request.bytes=209715200\n"]).unwrap();
+        assert!(
+            !bounded.remedies.iter().any(|remedy| remedy.action.en.contains("queued.max")),
+            "{bounded:?}"
+        );
         let cleaner = "java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.kafka.storage.internals.log.SkimpyOffsetMap.<init>(S.java:1)\n";
         assert!(one("heap-exhausted", &[cleaner]).is_none());
         assert!(one("heap-exhausted", &["java.lang.OutOfMemoryError: Direct buffer memory\n"]).is_none());

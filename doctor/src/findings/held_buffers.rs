@@ -21,7 +21,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             if !owner.path.is_empty() {
                 evidence.push(dump.proof(owner.path.join(" → ")));
             }
-            let (cause, remedy, frees, restart) = if name.contains("SslTransportLayer.") {
+            let (cause, remedy, frees, restart, caution) = if name.contains("SslTransportLayer.") {
                 (
                     text!(
                         "Each TLS connection that was sent file data keeps a buffer of 32,768 bytes until it closes: it \
@@ -34,6 +34,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                     ),
                     Some(owner.sum.bytes),
                     false,
+                    Some(text!(
+                        "connections.max.idle.ms takes a restart; the other two change while the broker runs",
+                        "connections.max.idle.ms 需要重启；另两项可在运行中修改"
+                    )),
                 )
             } else if name.contains("netty.") {
                 (
@@ -44,6 +48,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                     text!("bound it with -Dio.netty.maxDirectMemory", "用 -Dio.netty.maxDirectMemory 限制它"),
                     None,
                     true,
+                    Some(text!(
+                        "Netty's limit and -XX:MaxDirectMemorySize add up: count both into the container",
+                        "Netty 的上限与 -XX:MaxDirectMemorySize 相加：容器限额要同时计入两者"
+                    )),
                 )
             } else {
                 (
@@ -58,8 +66,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                     ),
                     None,
                     false,
+                    None,
                 )
             };
+            let remedy = Remedy { caution, ..Remedy::new(remedy, restart).frees(frees) };
             findings.push(Finding {
                 id: "held-buffers",
                 severity: if owner.sum.bytes >= limit / 2 { Severity::Warning } else { Severity::Note },
@@ -69,7 +79,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 ),
                 cause,
                 evidence,
-                remedies: vec![Remedy::new(remedy, restart).frees(frees)],
+                remedies: vec![remedy],
             });
         }
     }
@@ -104,6 +114,7 @@ mod tests {
         let tls =
             found("org.apache.kafka.common.network.SslTransportLayer.fileChannelBuffer", 200 << 20).unwrap();
         assert!(tls.cause.en.contains("TLS connection"));
+        assert!(tls.remedies[0].caution.as_ref().unwrap().en.contains("idle.ms takes a restart"));
         assert!(found("plugin.Small.buffer", 1 << 20).is_none());
     }
 }

@@ -22,7 +22,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     evidence.extend([&mapped, &allowed].into_iter().flatten().flat_map(|figure| figure.proofs.clone()));
     let maps = mapped.as_ref().map_or(String::new(), |mapped| format!(" ({})", mapped.value));
     let raised = mapped.as_ref().map_or(0, |mapped| mapped.value).max(limit).saturating_mul(2).max(262_144);
-    let (severity, title) = if !failures.is_empty() {
+    let elsewhere = !failures.is_empty() && mapped.is_some() && near.is_none();
+    let (severity, title) = if elsewhere {
+        (
+            Severity::Critical,
+            text!(
+                "Files could not be mapped, and the {count} maps in the evidence are far from vm.max_map_count = {limit}",
+                "文件映射失败，而证据中的 {count} 个映射离 vm.max_map_count = {limit} 还很远",
+                count = mapped.as_ref().map_or(0, |mapped| mapped.value)
+            ),
+        )
+    } else if !failures.is_empty() {
         (
             Severity::Critical,
             text!(
@@ -52,11 +62,19 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         id: "map-count",
         severity,
         title,
-        cause: text!(
-            "Each log segment has two index files that the broker maps. The limit counts maps, not bytes: more heap or \
+        cause: if elsewhere {
+            text!(
+                "Either the maps were counted after a restart, or another limit was met: the address space of the process \
+                 (ulimit -v), or memory for the tables of its pages.",
+                "要么映射数是重启之后统计的，要么达到的是另一个限制：进程的地址空间（ulimit -v），或页表所需的内存。"
+            )
+        } else {
+            text!(
+                "Each log segment has two index files that the broker maps. The limit counts maps, not bytes: more heap or \
              more direct memory does not help.",
-            "每个日志段有两个索引文件会被映射。该上限按映射个数计，与字节无关：加大堆或直接内存都没有用。"
-        ),
+                "每个日志段有两个索引文件会被映射。该上限按映射个数计，与字节无关：加大堆或直接内存都没有用。"
+            )
+        },
         evidence,
         remedies: vec![
             Remedy::new(
@@ -89,7 +107,9 @@ mod tests {
         assert_eq!(one("map-count", &[log]).unwrap().severity, Severity::Critical);
         let many = "jvm_buffer_pool_used_buffers{pool=\"mapped\"} 60000\n";
         assert_eq!(one("map-count", &[many]).unwrap().severity, Severity::Note);
-        assert!(one("map-count", &[log, many]).unwrap().title.en.contains("(60000)"));
+        assert!(one("map-count", &[log, many]).unwrap().title.en.contains("is reached (60000)"));
+        let few = one("map-count", &[log, "vm.max_map_count = 65530\n1200 /proc/7/maps\n"]).unwrap();
+        assert!(few.title.en.contains("1200 maps in the evidence are far from"), "{few:?}");
         assert!(one("map-count", &["jvm_buffer_pool_used_buffers{pool=\"mapped\"} 1200\n"]).is_none());
         let limit = |limit: u64| format!("vm.max_map_count = {limit}\n60000 /proc/7/maps\n");
         let found = one("map-count", &[&limit(65_530)]).unwrap();

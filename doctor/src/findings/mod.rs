@@ -18,7 +18,9 @@ mod held_buffers;
 mod kip72_off;
 mod limit_in_force;
 mod map_count;
+mod metaspace_exhausted;
 mod netty_limit;
+mod no_more_threads;
 mod oom_flags;
 mod plan_over_limit;
 mod pool_depleted;
@@ -186,7 +188,7 @@ impl Finding {
 /// A rule: the facts in, what it finds out.
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 24] = [
+const RULES: [Rule; 26] = [
     direct_exhausted::find,
     waiting_threads::find,
     remote_fetches::find,
@@ -203,6 +205,8 @@ const RULES: [Rule; 24] = [
     heap_exhausted::find,
     cleaner_map::find,
     map_count::find,
+    no_more_threads::find,
+    metaspace_exhausted::find,
     tls_connections::find,
     container_limit::find,
     resident_gap::find,

@@ -1,7 +1,7 @@
 //! The settings allow more direct memory than the limit: it has not failed yet, or that is why it did.
 
 use super::{Facts, Finding, Remedy, Severity, Text, exact, human, text};
-use crate::evidence::MemoryKind;
+use crate::evidence::{MemoryKind, ThreadRole};
 use crate::jvm_plan::{JvmInputs, jvm_plan};
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
@@ -18,9 +18,14 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let mut evidence = limit.proofs.clone();
     let breaking: Vec<_> = plan.breaking().into_iter().filter_map(|index| plan.terms.get(index)).collect();
-    for name in ["num.network.threads", "socket.request.max.bytes"] {
-        evidence.push(facts.setting_proof(settings, name));
+    // The settings of the terms that break it, each once.
+    let mut names: Vec<&str> = Vec::new();
+    for text in breaking.iter().flat_map(|term| [&term.threads_from, &term.size_from]) {
+        if let Some((name, _)) = text.en.split_once('=').filter(|(name, _)| !names.contains(name)) {
+            names.push(name);
+        }
     }
+    evidence.extend(names.iter().map(|name| facts.setting_proof(settings, name)));
     let terms: Vec<_> = breaking
         .iter()
         .map(|term| {
@@ -54,6 +59,22 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 true,
             ));
         }
+    }
+    if let Some(readers) = breaking.iter().find(|term| term.role == ThreadRole::RemoteLogReader) {
+        let (threads, each) = (readers.threads, exact(readers.each_bytes));
+        remedies.push(
+            Remedy::new(
+                text!(
+                    "lower remote.log.reader.threads from {threads}: each thread less is {each} bytes less; or lower fetch.max.bytes",
+                    "减少 remote.log.reader.threads（现为 {threads}）：每少一个线程少 {each} 字节；或降低 fetch.max.bytes"
+                ),
+                true,
+            )
+            .caution(text!(
+                "fewer remote reads go on at once; consumers of old data wait longer",
+                "同时进行的远程读取变少；读取旧数据的消费者要等更久"
+            )),
+        );
     }
     remedies.push(Remedy::new(
         text!(
@@ -110,6 +131,24 @@ mod tests {
         assert!(newer.cause.en.contains("On JDK 25 these bytes are outside"), "{newer:?}");
         let full = "jvm_buffer_pool_used_bytes{pool=\"direct\"} 2000000000\n";
         assert_eq!(one("plan-over-limit", &[THREADS, limit, full]).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn readers_that_break_it_are_cited_and_lowered() {
+        let settings =
+            "num.network.threads=3\nremote.log.storage.system.enable=true\nremote.log.reader.threads=200\n";
+        let found = one("plan-over-limit", &[settings, "-XX:MaxDirectMemorySize=2147483648\n"]).unwrap();
+        let says: Vec<_> = found.evidence.iter().map(|proof| proof.says.en.as_str()).collect();
+        assert!(says.contains(&"remote.log.reader.threads=200"), "{says:?}");
+        assert!(says.contains(&"fetch.max.bytes=57671680 (default)"), "{says:?}");
+        assert!(
+            !found.remedies.iter().any(|remedy| remedy.action.en.contains("lower socket.request")),
+            "{found:?}"
+        );
+        assert!(
+            found.remedies[0].action.en.contains("each thread less is 57,671,680 bytes less"),
+            "{found:?}"
+        );
     }
 
     #[test]

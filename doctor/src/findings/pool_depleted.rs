@@ -3,18 +3,24 @@
 use super::{Facts, Finding, Remedy, Severity, text};
 use crate::evidence::Metric;
 
+/// Below this share of the time a dry pool is a moment of load.
+const OFTEN: f64 = 0.01;
+
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let mut evidence = Vec::new();
     let mut queue_is_empty = false;
+    let mut often = false;
     for found in &facts.evidence.metrics {
         for (_, series) in found.value.all(Metric::MemoryPoolAvgDepletedPercent) {
             if series.max.0 > 0.0 {
+                often |= series.max.0 >= OFTEN;
                 let says = format!("MemoryPoolAvgDepletedPercent = {}", series.max.0);
                 evidence.push(facts.proof(found.file, series.max.1, says));
             }
         }
         for (_, series) in found.value.all(Metric::MemoryPoolAvailable) {
             if series.min <= 0.0 {
+                often |= series.last.0 <= 0.0;
                 evidence.push(facts.proof(
                     found.file,
                     series.last.1,
@@ -26,8 +32,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
                 ));
             }
         }
-        queue_is_empty |=
-            found.value.get(Metric::RequestQueueSize, "").is_some_and(|series| series.last.0 == 0.0);
+        let mut queues = found.value.all(Metric::RequestQueueSize).peekable();
+        queue_is_empty |= queues.peek().is_some() && queues.all(|(_, series)| series.last.0 == 0.0);
     }
     if evidence.is_empty() {
         return Vec::new();
@@ -47,7 +53,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     };
     vec![Finding {
         id: "request-pool-depleted",
-        severity: Severity::Warning,
+        severity: if often { Severity::Warning } else { Severity::Note },
         title: text!(
             "Kafka's request memory runs dry and stops reading from clients",
             "Kafka 的请求内存耗尽，停止读取客户端"
@@ -75,6 +81,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::findings::tests::one;
 
     #[test]
@@ -84,8 +91,14 @@ mod tests {
         assert!(found.cause.en.contains("smaller than what the clients send"));
         let idle = format!("{dry}kafka.network:type=RequestChannel,name=RequestQueueSize:Value=0\n");
         assert!(one("request-pool-depleted", &[&idle]).unwrap().cause.en.contains("have not arrived"));
+        let labelled = "# TYPE x gauge\nkafka_server_socket_server_metrics_memorypoolavgdepletedpercent{instance=\"a\"} 0.4\n\
+                        kafka_network_requestchannel_requestqueuesize{instance=\"a\"} 0\n";
+        assert!(one("request-pool-depleted", &[labelled]).unwrap().cause.en.contains("have not arrived"));
         let negative = "kafka_network_socketserver_memorypoolavailable -5\n";
-        assert!(one("request-pool-depleted", &[negative]).is_some());
+        assert_eq!(one("request-pool-depleted", &[negative]).unwrap().severity, Severity::Warning);
+        // One dry moment of a broker that is well again.
+        let moment = "kafka_server_socket_server_metrics_memorypoolavgdepletedpercent 0.0003\n";
+        assert_eq!(one("request-pool-depleted", &[moment]).unwrap().severity, Severity::Note);
     }
 
     #[test]

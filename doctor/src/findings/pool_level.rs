@@ -15,6 +15,20 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let left = exact(total.saturating_sub(used));
     let (used_text, total_text) = (exact(used), exact(total));
+    let uncounted = facts.java.as_ref().is_some_and(|java| java.value >= 24);
+    let cause = if uncounted {
+        text!(
+            "{used_text} of {total_text} bytes are taken. From JDK 24 on the temporary buffers of threads are not among them: \
+             the application, a plugin or Netty holds these.",
+            "{total_text} 字节中已占用 {used_text} 字节。自 JDK 24 起线程的临时缓冲区不在其中：占用者是应用、插件或 Netty。"
+        )
+    } else {
+        text!(
+            "{used_text} of {total_text} bytes are taken. The buffers that threads keep are never given back, so the level \
+             does not fall by itself.",
+            "{total_text} 字节中已占用 {used_text} 字节。线程保留的缓冲区从不归还，因此水位不会自行下降。"
+        )
+    };
     vec![Finding {
         id: "direct-pool-level",
         severity,
@@ -22,11 +36,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "Direct memory is {percent} % full: {left} bytes are left",
             "直接内存已用 {percent} %：剩余 {left} 字节"
         ),
-        cause: text!(
-            "{used_text} of {total_text} bytes are taken. The buffers that threads keep are never given back, so the level \
-             does not fall by itself.",
-            "{total_text} 字节中已占用 {used_text} 字节。线程保留的缓冲区从不归还，因此水位不会自行下降。"
-        ),
+        cause,
         evidence: pool.proofs.iter().chain(&limit.proofs).cloned().collect(),
         remedies: vec![Remedy::new(
             text!(
@@ -56,6 +66,14 @@ mod tests {
         assert_eq!(level(800), Some(Severity::Warning));
         assert_eq!(level(900), Some(Severity::Critical));
         assert_eq!(level(u64::MAX), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn buffers_of_threads_are_blamed_only_where_the_pool_has_them() {
+        let texts = ["jvm_buffer_pool_used_bytes{pool=\"direct\"} 950\n", "-XX:MaxDirectMemorySize=1000\n"];
+        let cause = |java: &str| one("direct-pool-level", &[texts[0], texts[1], java]).unwrap().cause.en;
+        assert!(cause("java.version=17.0.15\n").contains("never given back"));
+        assert!(cause("java.version=25.0.3\n").contains("are not among them"));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use super::{Facts, Finding, Remedy, Severity, exact, human, text};
 
-const CLASS: &str = "kafka.server.DelayedRemoteFetch";
+const CLASS: &str = "DelayedRemoteFetch";
+/// A size of fetches that is still generous.
+const FETCH_BYTES: u64 = 16 << 20;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(heap) = &facts.max_heap else { return Vec::new() };
-    let Some((file, row)) = facts.most_instances(CLASS) else { return Vec::new() };
+    let Some((file, row, name)) = facts.most_instances(CLASS) else { return Vec::new() };
     let settings = facts.settings();
     let each = settings.map_or(57_671_680, |settings| settings.value.number("fetch.max.bytes").value);
     let each = u64::try_from(each).unwrap_or(0);
@@ -14,7 +16,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     if bytes < heap.value / 4 {
         return Vec::new();
     }
-    let mut evidence = vec![facts.proof(file, row.line, format!("{} × {CLASS}", row.instances))];
+    let mut evidence = vec![facts.proof(file, row.line, format!("{} × {name}", row.instances))];
     evidence.extend(settings.map(|settings| facts.setting_proof(settings, "fetch.max.bytes")));
     evidence.extend(heap.proofs.iter().cloned());
     let (count, each_text, size, total) =
@@ -37,11 +39,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         remedies: vec![
             Remedy::new(
                 text!(
-                    "lower fetch.max.bytes, or max.partition.fetch.bytes of the consumers",
-                    "降低 fetch.max.bytes，或消费者的 max.partition.fetch.bytes"
+                    "lower fetch.max.bytes to {FETCH_BYTES}, or max.partition.fetch.bytes of the consumers",
+                    "把 fetch.max.bytes 降到 {FETCH_BYTES}，或降低消费者的 max.partition.fetch.bytes"
                 ),
                 true,
             )
+            .frees(Some(row.instances.saturating_mul(each.saturating_sub(FETCH_BYTES))))
             .caution(text!(
                 "a release with KAFKA-19763 keeps results longer than they are needed: update as well",
                 "受 KAFKA-19763 影响的版本会过久保留结果：请同时升级"
@@ -57,14 +60,20 @@ mod tests {
 
     #[test]
     fn waiting_results_are_weighed_against_the_heap() {
-        let histogram = |count: u64| {
+        let in_package = |package: &str, count: u64| {
             format!(
-                " num     #instances         #bytes  class name (module)\n   1: {count} 16 {CLASS}\nTotal 9 9\n"
+                " num     #instances         #bytes  class name (module)\n   1: {count} 16 {package}.DelayedRemoteFetch\n\
+                 \x20  2: 999 16 {package}.DelayedRemoteFetchMetrics\nTotal 9 9\n"
             )
         };
+        let histogram = |count: u64| in_package("kafka.server", count);
         let heap = "-XX:MaxHeapSize=1073741824\n";
         let found = one("remote-fetch-results", &[&histogram(40), heap]).unwrap();
         assert_eq!(found.severity, Severity::Warning);
+        assert_eq!(found.remedies[0].frees_bytes, Some(40 * (57_671_680 - (16 << 20))));
+        // Where Kafka 4 has the class.
+        let newer = in_package("org.apache.kafka.server.purgatory", 40);
+        assert!(one("remote-fetch-results", &[&newer, heap]).unwrap().title.en.contains("40 tiered reads"));
         assert!(
             found.title.en.contains("40 tiered reads may hold up to 2.15 GiB of a heap of 1.00 GiB"),
             "{found:?}"

@@ -1,6 +1,6 @@
 //! The threads' temporary buffers are what fills direct memory: who has how much, what gives the sizes, what each cure frees.
 
-use super::{Dump, Facts, Finding, Proof, Remedy, Severity, exact, human, text};
+use super::{Dump, Facts, Finding, Proof, Remedy, Severity, Text, decode_size, exact, human, text};
 use crate::account::{Account, Class};
 use crate::evidence::ThreadRole;
 use crate::heap::{Books, Heap, Held};
@@ -18,9 +18,27 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     facts.dumps.iter().filter_map(|dump| finding(facts, dump)).collect()
 }
 
+/// What threads keep, and what they use in calls that are under way, which they keep afterwards.
+pub(super) fn kept_or_used(account: &Account) -> u64 {
+    account.sum(Class::Cached).bytes.saturating_add(account.sum(Class::InFlight).bytes)
+}
+
+/// What a cap on kept buffers would give back.
+pub(super) fn above(heap: &Heap, cap: u64) -> u64 {
+    heap.allocations
+        .iter()
+        .filter(|allocation| matches!(allocation.held, Held::Cached(_)) && allocation.books != Books::Mapped)
+        .filter(|allocation| allocation.capacity > cap)
+        .map(|allocation| allocation.bytes)
+        .sum()
+}
+
 fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
     let Account { whole_bytes, limit_bytes, .. } = *dump.account;
-    let cached = dump.account.sum(Class::Cached);
+    let in_flight = dump.account.sum(Class::InFlight);
+    let mut cached = dump.account.sum(Class::Cached);
+    cached.bytes = kept_or_used(dump.account);
+    cached.count += in_flight.count;
     if cached.bytes == 0 || cached.bytes < whole_bytes / 2 {
         return None;
     }
@@ -67,9 +85,16 @@ fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
     } else {
         text!("", "")
     };
-    let (books_en, books_zh) = (books.en, books.zh);
-    let (explained_en, explained_zh) =
-        explained.map_or((String::new(), String::new()), |text| (text.en, text.zh));
+    let under_way = match in_flight.bytes {
+        0 => text!("", ""),
+        bytes => text!(
+            " {bytes} bytes of it are in calls under way, and kept afterwards.",
+            "其中 {bytes} 字节正在传输中，之后同样会被保留。",
+            bytes = exact(bytes)
+        ),
+    };
+    let all: Vec<Text> = [under_way, books].into_iter().chain(explained).collect();
+    let more = Text::join(&all, "", "");
     Some(Finding {
         id: "thread-buffers",
         severity,
@@ -79,17 +104,17 @@ fn finding(facts: &Facts<'_>, dump: &Dump<'_>) -> Option<Finding> {
         ),
         cause: text!(
             "Each thread keeps the largest temporary buffer that it ever needed for reading or writing a heap buffer; no \
-             collection frees it while the thread lives.{books_en}{explained_en}",
-            "每个线程都会保留它读写堆缓冲区时用过的最大临时缓冲区；线程存活期间任何回收都不会释放它。{books_zh}{explained_zh}"
+             collection frees it while the thread lives.{more}",
+            "每个线程都会保留它读写堆缓冲区时用过的最大临时缓冲区；线程存活期间任何回收都不会释放它。{more}"; more
         ),
         evidence,
-        remedies: remedies(dump.heap, dump.account),
+        remedies: remedies(facts, dump.heap, dump.account),
     })
 }
 
 /// Sizes that follow from a request or a setting.
-fn explain(facts: &Facts<'_>, dump: &Dump<'_>, evidence: &mut Vec<Proof>) -> Option<super::Text> {
-    let mut texts: Vec<super::Text> = Vec::new();
+fn explain(facts: &Facts<'_>, dump: &Dump<'_>, evidence: &mut Vec<Proof>) -> Vec<Text> {
+    let mut texts: Vec<Text> = Vec::new();
     let buffers = |role: ThreadRole| -> Vec<(u64, &str)> {
         let mut found: Vec<_> = dump
             .heap
@@ -106,14 +131,29 @@ fn explain(facts: &Facts<'_>, dump: &Dump<'_>, evidence: &mut Vec<Proof>) -> Opt
         found.sort_unstable_by(|one, other| other.cmp(one));
         found
     };
+    let network = buffers(ThreadRole::Network);
+    // The first bytes of another protocol, taken for the size of a request.
+    let foreign = |(size, name): &(u64, &str)| Some((*size, name.to_string(), decode_size(*size)?));
+    if let Some((size, name, what)) = network.iter().find_map(foreign) {
+        let bytes = exact(size);
+        evidence.push(dump.proof(text!("{name}: {bytes} bytes", "{name}：{bytes} 字节")));
+        let same = network.iter().filter(|(size, _)| decode_size(*size).as_ref() == Some(&what)).count();
+        let hex = format!("0x{size:08x}");
+        texts.push(text!(
+            " {same} of the buffers of network threads have the size of {what} ({hex}), so somebody speaks another \
+             protocol to a plaintext port and socket.request.max.bytes lets it reserve that much.",
+            "网络线程有 {same} 个缓冲区的大小其实是 {what}（{hex}）：有人用别的协议连接明文端口，而 socket.request.max.bytes 允许照此申请内存。";
+            what
+        ));
+    }
     let handlers = buffers(ThreadRole::RequestHandler);
     // The largest request that a handler wrote, seen by the network thread that received it.
-    let twice = buffers(ThreadRole::Network).into_iter().find_map(|(size, network)| {
+    let twice = network.iter().find_map(|(size, network)| {
         let seen = |(batch, _): &&(u64, &str)| {
             *batch >= CAP_BYTES && size.checked_sub(*batch).is_some_and(|more| HEADER_BYTES.contains(&more))
         };
         let (batch, handler) = *handlers.iter().find(seen)?;
-        Some((size, network, batch, handler))
+        Some((*size, *network, batch, handler))
     });
     if let Some((size, network, batch, handler)) = twice {
         evidence.push(dump.proof(text!(
@@ -138,26 +178,17 @@ fn explain(facts: &Facts<'_>, dump: &Dump<'_>, evidence: &mut Vec<Proof>) -> Opt
     if full > 0 && full * 2 >= readers.len() {
         let (all, limit) = (readers.len(), exact(fetch));
         texts.push(text!(
-            " {full} of {all} remote-log readers have the size of a whole fetch: fetch.max.bytes={limit} less the first batch.",
-            "{all} 个远程日志读取线程中有 {full} 个的大小等于一次完整拉取：fetch.max.bytes={limit} 减去第一个批次。"
+            " {full} of {all} buffers of remote-log readers have the size of a whole fetch: fetch.max.bytes={limit} less the \
+             first batch.",
+            "远程日志读取线程的 {all} 个缓冲区中有 {full} 个等于一次完整拉取：fetch.max.bytes={limit} 减去第一个批次。"
         ));
     }
-    texts.into_iter().reduce(|mut all, next| {
-        all.en.push_str(&next.en);
-        all.zh.push_str(&next.zh);
-        all
-    })
+    texts
 }
 
-fn remedies(heap: &Heap, account: &Account) -> Vec<Remedy> {
+fn remedies(facts: &Facts<'_>, heap: &Heap, account: &Account) -> Vec<Remedy> {
     let mut remedies = Vec::new();
-    let above: u64 = heap
-        .allocations
-        .iter()
-        .filter(|allocation| matches!(allocation.held, Held::Cached(_)) && allocation.books != Books::Mapped)
-        .filter(|allocation| allocation.capacity > CAP_BYTES)
-        .map(|allocation| allocation.bytes)
-        .sum();
+    let above = above(heap, CAP_BYTES);
     if above > 0 {
         let cap = CAP_BYTES;
         remedies.push(
@@ -170,8 +201,9 @@ fn remedies(heap: &Heap, account: &Account) -> Vec<Remedy> {
             )
             .frees(Some(above))
             .caution(text!(
-                "bounds what is kept, not the peak of transfers under way, and costs an allocation for each large transfer",
-                "只限制保留量，不限制传输中的峰值；每次大传输都要重新分配"
+                "bounds what is kept, not the peak of transfers under way, and costs an allocation for each large transfer; write \
+                 plain digits, 1m is silently ignored",
+                "只限制保留量，不限制传输中的峰值；每次大传输都要重新分配；必须写纯数字，写成 1m 会被静默忽略"
             )),
         );
     }
@@ -236,18 +268,60 @@ fn remedies(heap: &Heap, account: &Account) -> Vec<Remedy> {
         let (name, threads) = (group.label(), group.threads);
         // Which threads end is not ours to choose, so the share of the mean is what can be promised.
         let half = group.spread.sum / 2;
-        remedies.push(
-            Remedy::new(
-                text!(
-                    "halve {property} ({name}: {threads} threads now): the ended threads give back what they keep",
-                    "把 {property} 减半（{name}：现有 {threads} 个线程）：结束的线程会归还其保留的内存"; name
-                ),
-                false,
-            )
-            .frees(Some(half)),
-        );
+        // The other pools are resized while the broker runs; that of readers only in later releases.
+        let is_fixed = group.role == ThreadRole::RemoteLogReader;
+        let remedy = Remedy::new(
+            text!(
+                "halve {property} ({name}: {threads} threads now): the ended threads give back what they keep",
+                "把 {property} 减半（{name}：现有 {threads} 个线程）：结束的线程会归还其保留的内存"; name
+            ),
+            is_fixed,
+        )
+        .frees(Some(half));
+        remedies.push(match is_fixed {
+            true => remedy.caution(text!(
+                "later releases of Kafka 4 change it while the broker runs; fewer remote reads go on at once",
+                "Kafka 4 的较新版本可在运行中修改；同时进行的远程读取会变少"
+            )),
+            false => remedy.caution(text!(
+                "the threads that stay keep theirs, and grow to the largest transfer again",
+                "留下的线程仍保留各自的缓冲区，并会再次涨到最大传输量"
+            )),
+        });
     }
+    remedies.extend(fewer_listeners(facts, account));
     remedies
+}
+
+/// Each listener has network threads of its own: without the one that keeps least, its threads are gone.
+fn fewer_listeners(facts: &Facts<'_>, account: &Account) -> Option<Remedy> {
+    let is_controller = |name: &str| {
+        let listeners = facts.settings().map(|settings| settings.value.listeners()).unwrap_or_default();
+        listeners.iter().any(|listener| listener.is_controller && listener.name.eq_ignore_ascii_case(name))
+    };
+    let kept: Vec<_> = account
+        .groups
+        .iter()
+        .filter(|group| group.role == ThreadRole::Network && group.spread.sum >= CAP_BYTES)
+        .filter_map(|group| Some((group, group.listener.as_deref()?)))
+        .filter(|(_, listener)| !is_controller(listener))
+        .collect();
+    if kept.len() < 2 {
+        return None;
+    }
+    let (group, listener) = kept.into_iter().min_by_key(|(group, _)| group.spread.sum)?;
+    let threads = group.threads;
+    let remedy = Remedy::new(
+        text!(
+            "do without the listener {listener}: its {threads} network threads are then gone",
+            "取消监听器 {listener}：它的 {threads} 个网络线程随之消失"
+        ),
+        true,
+    );
+    Some(remedy.frees(Some(group.spread.sum)).caution(text!(
+        "its clients must move to another listener first; the threads of that one see their requests then",
+        "须先把它的客户端迁到其他监听器；之后由那里的线程处理这些请求"
+    )))
 }
 
 #[cfg(test)]
@@ -292,6 +366,54 @@ mod tests {
             .unwrap();
         assert_eq!(lower.frees_bytes, Some(4 * (79_159_409 - (16 << 20)) + 79_159_345 - (16 << 20)));
         assert!(found.remedies.iter().any(|remedy| remedy.frees_bytes == Some(2 * 79_159_409)));
+        assert!(
+            !found.remedies.iter().any(|remedy| remedy.action.en.contains("listener")),
+            "there is but one"
+        );
+    }
+
+    #[test]
+    fn calls_under_way_count_and_are_told_apart() {
+        let mut heap = heap(&[("data-plane-kafka-request-handler-0", 8_388_608)], 512 << 20);
+        heap.threads.push(thread(&format!("{NETWORK}0")));
+        heap.allocations.push(buffer(
+            300 << 20,
+            Held::InFlight(Some(1), "IOUtil.read".into()),
+            Books::Direct,
+        ));
+        let found = one(&heap, &[]).unwrap();
+        assert!(
+            found.title.en.contains("(322,961,408 bytes) of direct memory in 2 buffers, 100 %"),
+            "{found:?}"
+        );
+        assert_eq!(found.severity, Severity::Warning);
+        assert!(found.cause.en.contains("314,572,800 bytes of it are in calls under way"), "{found:?}");
+        assert_eq!(found.remedies[0].frees_bytes, Some(8_388_608), "a cap does not bound what is under way");
+    }
+
+    #[test]
+    fn sizes_of_another_protocol_are_named() {
+        let names: Vec<_> = (0..5).map(|index| format!("{NETWORK}{index}")).collect();
+        let threads: Vec<_> = names.iter().map(|name| (name.as_str(), 369_295_617)).collect();
+        let found = one(&heap(&threads, 2 << 30), &[]).unwrap();
+        let says = "5 of the buffers of network threads have the size of a TLS ClientHello (0x16030101)";
+        assert!(found.cause.en.contains(says), "{found:?}");
+    }
+
+    #[test]
+    fn a_listener_less_frees_what_its_threads_keep() {
+        let internal = NETWORK.replace("(SASL)", "(INTERNAL)");
+        let names = [format!("{NETWORK}0"), format!("{NETWORK}1"), format!("{internal}2")];
+        let sizes = [79_159_409, 79_159_409, 50_000_000];
+        let threads: Vec<_> = names.iter().map(String::as_str).zip(sizes).collect();
+        let found = one(&heap(&threads, 256 << 20), &[]).unwrap();
+        let fewer = |found: &Finding| {
+            let fewer = |remedy: &&Remedy| remedy.action.en.contains("do without the listener INTERNAL");
+            found.remedies.iter().find(fewer).map(|remedy| (remedy.frees_bytes, remedy.needs_restart))
+        };
+        assert_eq!(fewer(&found), Some((Some(50_000_000), true)), "{found:?}");
+        let controller = "listeners=SASL://:1,INTERNAL://:2\ncontroller.listener.names=INTERNAL\n";
+        assert_eq!(fewer(&one(&heap(&threads, 256 << 20), &[controller]).unwrap()), None);
     }
 
     #[test]
@@ -299,7 +421,9 @@ mod tests {
         let names: Vec<_> = (0..10).map(|index| format!("remote-log-reader{index}")).collect();
         let threads: Vec<_> = names.iter().map(|name| (name.as_str(), 57_669_856)).collect();
         let found = one(&heap(&threads, 1 << 30), &[]).unwrap();
-        assert!(found.cause.en.contains("10 of 10 remote-log readers"), "{found:?}");
+        assert!(found.cause.en.contains("10 of 10 buffers of remote-log readers"), "{found:?}");
+        let halve = found.remedies.iter().find(|remedy| remedy.action.en.contains("reader.threads")).unwrap();
+        assert!(halve.needs_restart, "Kafka 3.9 does not change it while it runs: {halve:?}");
         let lower =
             found.remedies.iter().find(|remedy| remedy.action.en.contains("fetch.max.bytes")).unwrap();
         assert_eq!(lower.frees_bytes, Some(10 * (57_669_856 - (16 << 20))));

@@ -3,18 +3,18 @@
 use super::{Facts, Finding, Remedy, Severity, exact, human, text};
 use crate::jvm_plan::TLS_CONNECTION_BYTES;
 
-const CLASS: &str = "org.apache.kafka.common.network.SslTransportLayer";
+const CLASS: &str = "SslTransportLayer";
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(limit) = &facts.limit else { return Vec::new() };
-    let Some((file, row)) = facts.most_instances(CLASS) else { return Vec::new() };
+    let Some((file, row, name)) = facts.most_instances(CLASS) else { return Vec::new() };
     let bytes = row.instances.saturating_mul(TLS_CONNECTION_BYTES);
     let total = limit.value.0;
     if bytes < total / 10 {
         return Vec::new();
     }
     let severity = if bytes < total / 2 { Severity::Note } else { Severity::Warning };
-    let mut evidence = vec![facts.proof(file, row.line, format!("{} × {CLASS}", row.instances))];
+    let mut evidence = vec![facts.proof(file, row.line, format!("{} × {name}", row.instances))];
     evidence.extend(limit.proofs.iter().cloned());
     let (connections, size, each) = (exact(row.instances), human(bytes), exact(TLS_CONNECTION_BYTES));
     vec![Finding {
@@ -53,7 +53,7 @@ mod tests {
 
     fn histogram(connections: u64) -> String {
         format!(
-            " num     #instances         #bytes  class name (module)\n   1: {connections} 16 {CLASS}\nTotal 9 9\n"
+            " num     #instances         #bytes  class name (module)\n   1: {connections} 16 org.apache.kafka.common.network.{CLASS}\nTotal 9 9\n"
         )
     }
 
