@@ -27,7 +27,9 @@ pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
     let mut out = String::new();
     for file in &evidence.files {
         let mut kinds: Vec<_> = file.kinds.iter().map(|kind| kind.label()).collect();
-        if kinds.is_empty() {
+        if kinds.is_empty() && file.lines == 0 && file.problems.is_empty() {
+            kinds.push(text!("empty", "空文件"));
+        } else if kinds.is_empty() {
             kinds.push(text!("of no kind that is known here", "类型无法识别"));
         } else if file.lines > 0 && !file.kinds.contains(&FileKind::HeapDump) {
             let (count, lines) = (exact(file.lines), if file.lines == 1 { "line" } else { "lines" });
@@ -203,6 +205,8 @@ mod tests {
     fn nothing_in_a_name_commands_the_terminal() {
         let mut evidence = Evidence::default();
         evidence.read(std::path::Path::new("a\u{1b}[2Jb"), &b"num.io.threads=\x1b[31mx\n"[..]);
+        evidence.read(std::path::Path::new("nothing"), &b""[..]);
+        assert!(evidence_text(&evidence, layout(80, Language::English)).contains("nothing: empty"));
         let found = crate::findings::diagnose(&evidence, &[]);
         let text = evidence_text(&evidence, layout(80, Language::English))
             + &findings_text(&found, layout(80, Language::English));

@@ -223,7 +223,7 @@ fn the_report_comes_to_the_conclusions_of_the_incident() {
     );
     assert!(kept.cause.en.contains("64 bytes of header apart"), "{kept:?}");
     assert!(
-        kept.cause.en.contains("200 of 200 remote-log readers have the size of a whole fetch"),
+        kept.cause.en.contains("200 of 200 buffers of remote-log readers have the size of a whole fetch"),
         "{kept:?}"
     );
     let says: Vec<_> = kept.evidence.iter().map(|proof| proof.says.en.as_str()).collect();
@@ -237,6 +237,16 @@ fn the_report_comes_to_the_conclusions_of_the_incident() {
     let frees: Vec<_> = kept.remedies.iter().filter_map(|remedy| remedy.frees_bytes).collect();
     assert!(frees.contains(&(11_534_092_301 / 2)), "{frees:?}");
     assert!(frees[0] > 17_000_000_000, "{frees:?}");
+    // Nothing gives back more than there is.
+    let most = findings.iter().map(weir_doctor::findings::Finding::frees_bytes).max().unwrap();
+    assert!(most <= 17_134_924_451, "{most}");
+    // What the woken-up operator reads first.
+    assert_eq!(findings[0].id, "direct-memory-exhausted", "{findings:#?}");
+    let headline = weir_doctor::findings::Headline::of(&findings);
+    assert_eq!((&headline.what, headline.why.as_ref()), (&exhausted.title, Some(&kept.title)));
+    let cure = headline.cure.unwrap();
+    assert!(cure.action.en.contains("-Djdk.nio.maxCachedBufferSize=1048576"), "{cure:?}");
+    assert_eq!(cure.frees_bytes, Some(frees[0]));
     let plan = find(&findings, "plan-over-limit");
     assert!(plan.cause.en.contains("remote-log readers: 200 × 57,671,680 = 11,534,336,000"), "{plan:?}");
     for absent in [

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use weir_doctor::findings::{exact, human};
 
@@ -43,6 +43,13 @@ impl Place {
             .ancestors()
             .find(|ancestor| fs::symlink_metadata(ancestor).is_ok())
             .unwrap_or(Path::new("/"));
+        // `new/../logs` would lead into the logs once `new` is made.
+        let to_make = path.strip_prefix(existing).unwrap_or(&path);
+        if to_make.components().any(|part| part == Component::ParentDir) {
+            return Err(format!(
+                "{shown}: behind a folder that is not there yet a path must not go back by .."
+            ));
+        }
         let existing = existing.canonicalize().map_err(|error| format!("{}: {error}", existing.display()))?;
         if let Some(reason) = belongs_to_kafka(&existing, target) {
             return Err(format!(
@@ -210,6 +217,11 @@ mod tests {
         let error = Place::make(&logs.join("a/b"), &unknown, true).unwrap_err();
         assert!(error.contains("it has meta.properties"), "{error}");
         assert!(!logs.join("a").exists() && !logs.join("new").exists());
+        // Ways round: through a folder that is not there, and back from one that is.
+        for dir in ["absent/../logs/new", "absent/deep/../../link/new", "link/../logs/new", "./logs/./new"] {
+            Place::make(&temporary.path().join(dir), &known, true).unwrap_err();
+            assert!(!logs.join("new").exists() && !temporary.path().join("absent").exists(), "{dir}");
+        }
         Place::make(&temporary.path().join("beside/it"), &known, true).unwrap();
     }
 

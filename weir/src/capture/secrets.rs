@@ -39,7 +39,7 @@ pub(super) fn jvm(text: &str) -> String {
                 out.push(' ');
             }
             // A value may hold blanks; it ends with the next option.
-            if word.starts_with('-') || word.ends_with(':') {
+            if word.starts_with('-') || index == 0 {
                 secret = false;
             } else if secret {
                 continue;
@@ -152,6 +152,8 @@ mod tests {
             kept.contains("--override ssl.key.password=<left out> --override num.io.threads=9\n"),
             "{kept}"
         );
+        let kept = jvm("VM Arguments:\njvm_args: -Dx.password=a b: abc\njava_command: x\n");
+        assert_eq!(kept, "VM Arguments:\njvm_args: -Dx.password=<left out>  \njava_command: x\n");
         let kept = jvm("7:\n#Mon\njavax.net.ssl.keyStorePassword=abc\njava.version=17\n");
         assert_eq!(kept, "7:\n#Mon\njavax.net.ssl.keyStorePassword=<left out>\njava.version=17\n");
     }
