@@ -6,19 +6,25 @@
 
 /// How far back a distance reaches.
 pub(super) const WINDOW: usize = 32 << 10;
-/// Room that output needs behind its target: a longest match, written in steps of 16, and some literals.
+/// Room that output needs behind its target: three literals, and a longest match in steps of 16 bytes.
 pub(super) const SLACK: usize = 320;
 /// Zeros that input needs behind its end.
 pub(super) const PADDING: usize = 32;
 /// More than the longest head of a block.
 pub(super) const LONGEST_HEAD: usize = 640;
 
+/// More than a block has of literals and lengths.
+const MAX_SYMBOLS: usize = 320;
+
 const LITERALS: usize = 4096;
 const LITERAL_BITS: u32 = 11;
 const DISTANCES: usize = 1024;
-const DISTANCE_BITS: u32 = 8;
+const DISTANCE_BITS: u32 = 9;
 
-// An entry: bits 0 to 5 what it takes off, of that bits 8 to 11 the code itself, bits 16 to 30 the value.
+/// Input for two literals and a repetition: more than twice eight bytes.
+const AHEAD: usize = 32;
+
+// An entry: bits 0 to 7 what it takes off (28 at most), of that bits 8 to 11 the code itself, bits 16 to 30 the value.
 const LITERAL: u32 = 1 << 31;
 const SPECIAL: u32 = 1 << 15;
 const SUBTABLE: u32 = 1 << 14;
@@ -142,8 +148,8 @@ pub(super) struct Inflater {
     count: u32,
     mode: Mode,
     last_block: bool,
-    literals: Box<[u32; LITERALS]>,
-    distances: Box<[u32; DISTANCES]>,
+    /// Of literals and lengths, then of distances.
+    tables: Box<[u32; LITERALS + DISTANCES]>,
 }
 
 impl Inflater {
@@ -154,8 +160,7 @@ impl Inflater {
             count: 0,
             mode: Mode::Head,
             last_block: false,
-            literals: Box::new([INVALID; LITERALS]),
-            distances: Box::new([INVALID; DISTANCES]),
+            tables: Box::new([INVALID; LITERALS + DISTANCES]),
         }
     }
 
@@ -202,11 +207,11 @@ impl Inflater {
                 }
                 Mode::Stored(left) => self.stored(left, input, output),
                 Mode::Codes => {
-                    let stop = self.codes::<false>(input, output);
-                    if stop == Some(Stop::Hungry) && input.last {
-                        self.codes::<true>(input, output)
+                    let stop = self.codes(input, output);
+                    if stop == Stop::Hungry && input.last {
+                        Some(self.last_codes(input, output))
                     } else {
-                        stop
+                        Some(stop)
                     }
                 }
             };
@@ -336,8 +341,8 @@ impl Inflater {
             FAR.get(symbol).map_or(INVALID, |(base, extra)| u32::from(*base) << 16 | u32::from(*extra))
         };
         self.mode = Mode::Codes;
-        let good = build(literals, &mut self.literals[..], LITERAL_BITS, literal)
-            && build(distances, &mut self.distances[..], DISTANCE_BITS, far);
+        let good = build(literals, &mut self.tables[..LITERALS], LITERAL_BITS, literal)
+            && build(distances, &mut self.tables[LITERALS..], DISTANCE_BITS, far);
         if good { None } else { Some(Stop::Damaged("codes that contradict each other")) }
     }
 
@@ -364,244 +369,307 @@ impl Inflater {
         })
     }
 
-    /// Symbols up to the end of the block. If `CAREFUL`, the input may end at any bit; else it stops well before.
+    /// Symbols up to the end of the block, while the end of the input is not near.
+    ///
+    /// What takes time is the way from one lookup to the next, so no lookup waits for a refill. That one fills all 64 bits, though
+    /// only whole bytes count, and what is taken until the next, 48 bits at most, leaves the lookup before it enough.
     #[inline(never)]
-    fn codes<const CAREFUL: bool>(&mut self, input: &mut Input<'_>, output: &mut Output<'_>) -> Option<Stop> {
-        let bytes = input.bytes;
-        let stop = if CAREFUL { usize::MAX } else { input.end.saturating_sub(2 * PADDING) };
-        let (literals, distances) = (&*self.literals, &*self.distances);
-        let out = &mut *output.bytes;
-        let target = output.target.min(out.len().saturating_sub(SLACK));
-        let (mut bits, mut count, mut at, mut to) = (self.bits, self.count, input.at, output.at);
-        macro_rules! refill {
-            () => {
-                if let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-                    bits |= u64::from_le_bytes(*eight) << count;
-                    at += (63 - count as usize) >> 3;
-                    count |= 56;
-                }
-            };
-        }
+    fn codes(&mut self, input: &mut Input<'_>, output: &mut Output<'_>) -> Stop {
+        let tables = &*self.tables;
+        let floor = output.floor;
+        // At the target, the room is one byte too small.
+        let target = output.target.min(output.bytes.len().saturating_sub(SLACK));
+        let out = output.bytes.get_mut(floor..target + SLACK - 1).unwrap_or_default();
+        let Some(mut rest) = input.bytes.get(input.at..input.end) else { return Stop::Hungry };
+        // Of the count, bits 6 and up are of no account: entries are taken off whole.
+        let (mut bits, mut count, mut to) = (self.bits, self.count, output.at.saturating_sub(floor));
         macro_rules! take {
             ($entry:expr) => {
                 bits = bits.wrapping_shr($entry);
-                count = count.wrapping_sub($entry & 63);
+                count = count.wrapping_sub($entry);
             };
         }
-        macro_rules! put {
-            ($literal:expr) => {
-                if let Some(place) = out.get_mut(to) {
-                    *place = ($literal >> 16) as u8;
-                }
-                to += 1;
+        macro_rules! literal_or_length {
+            () => {
+                tables[bits as usize & ((1 << LITERAL_BITS) - 1)]
             };
         }
-        // What a length or a distance is, from its entry and the bits behind its code.
-        let value = |entry: u32, bits: u64| {
-            (entry >> 16) as usize + ((bits & ((1 << (entry & 63)) - 1)) >> (entry >> 8 & 15)) as usize
-        };
-        let end = input.end;
-        let over = |at: usize, count: u32| CAREFUL && at * 8 > end * 8 + count as usize;
-        let result = loop {
-            if to >= target {
-                break Some(Stop::Full);
-            }
-            if at >= stop {
-                break Some(Stop::Hungry);
+        if let Some(eight) = rest.first_chunk::<8>() {
+            bits |= u64::from_le_bytes(*eight) << (count & 63);
+        }
+        let mut entry = literal_or_length!();
+        let stop = loop {
+            let Some(room) = out.get_mut(to..).and_then(|rest| rest.first_chunk_mut::<SLACK>()) else {
+                break Stop::Full;
+            };
+            let Some(ahead) = rest.first_chunk::<AHEAD>() else { break Stop::Hungry };
+            let mut used = 0;
+            macro_rules! refill {
+                () => {
+                    if let Some(eight) = ahead.get(used..).and_then(|rest| rest.first_chunk::<8>()) {
+                        bits |= u64::from_le_bytes(*eight) << (count & 63);
+                        used += (!count >> 3 & 7) as usize;
+                        count |= 56;
+                    }
+                };
             }
             refill!();
-            let mut entry = literals[bits as usize & ((1 << LITERAL_BITS) - 1)];
             if entry & LITERAL != 0 {
                 take!(entry);
-                if over(at, count) {
-                    break Some(Stop::CutOff);
-                }
-                put!(entry);
-                if CAREFUL {
-                    continue;
-                }
-                entry = literals[bits as usize & ((1 << LITERAL_BITS) - 1)];
+                room[0] = (entry >> 16) as u8;
+                entry = literal_or_length!();
                 if entry & LITERAL != 0 {
                     take!(entry);
-                    put!(entry);
-                    entry = literals[bits as usize & ((1 << LITERAL_BITS) - 1)];
+                    room[1] = (entry >> 16) as u8;
+                    entry = literal_or_length!();
                     if entry & LITERAL != 0 {
                         take!(entry);
-                        put!(entry);
+                        room[2] = (entry >> 16) as u8;
+                        entry = literal_or_length!();
+                        to += 3;
+                        rest = &rest[used..];
                         continue;
                     }
+                    to += 1;
                 }
+                to += 1;
                 refill!();
             }
+            rest = &rest[used..];
             if entry & SPECIAL != 0 {
                 if entry & SUBTABLE != 0 {
-                    bits >>= LITERAL_BITS;
-                    count = count.wrapping_sub(LITERAL_BITS);
-                    let index = bits as usize & ((1 << (entry >> 8 & 15)) - 1);
-                    entry = literals[((entry >> 16) as usize + index) & (LITERALS - 1)];
+                    take!(LITERAL_BITS);
+                    entry = tables[below(entry, bits) & (LITERALS - 1)];
                 }
                 if entry & LITERAL != 0 {
                     take!(entry);
-                    if over(at, count) {
-                        break Some(Stop::CutOff);
+                    if let Some(place) = out.get_mut(to) {
+                        *place = (entry >> 16) as u8;
                     }
-                    put!(entry);
+                    to += 1;
+                    entry = literal_or_length!();
                     continue;
                 }
                 if entry & END != 0 {
                     take!(entry);
-                    break if over(at, count) { Some(Stop::CutOff) } else { None };
+                    self.mode = Mode::Head;
+                    break Stop::Block;
                 }
                 if entry & SPECIAL != 0 {
-                    let cut = over(at, count.wrapping_sub(1));
-                    break Some(if cut { Stop::CutOff } else { Stop::Damaged("an unknown code") });
+                    break Stop::Damaged(UNKNOWN_CODE);
                 }
             }
             let length = value(entry, bits);
             take!(entry);
-            let mut entry = distances[bits as usize & ((1 << DISTANCE_BITS) - 1)];
-            if entry & SPECIAL != 0 {
-                if entry & SUBTABLE != 0 {
-                    bits >>= DISTANCE_BITS;
-                    count = count.wrapping_sub(DISTANCE_BITS);
-                    let index = bits as usize & ((1 << (entry >> 8 & 15)) - 1);
-                    entry = distances[((entry >> 16) as usize + index) & (DISTANCES - 1)];
+            let mut far = tables[LITERALS + (bits as usize & ((1 << DISTANCE_BITS) - 1))];
+            if far & SPECIAL != 0 {
+                if far & SUBTABLE != 0 {
+                    take!(DISTANCE_BITS);
+                    far = tables[LITERALS + (below(far, bits) & (DISTANCES - 1))];
                 }
-                if entry & SPECIAL != 0 {
-                    let cut = over(at, count.wrapping_sub(1));
-                    break Some(if cut {
-                        Stop::CutOff
-                    } else {
-                        Stop::Damaged("an unknown code of a distance")
-                    });
+                if far & SPECIAL != 0 {
+                    break Stop::Damaged(UNKNOWN_DISTANCE);
                 }
             }
-            let distance = value(entry, bits);
-            take!(entry);
-            if over(at, count) {
-                break Some(Stop::CutOff);
+            let distance = value(far, bits);
+            take!(far);
+            entry = literal_or_length!();
+            if !repeat(out, to, distance, length) {
+                break Stop::Damaged(TOO_FAR);
             }
-            if distance > to - output.floor {
-                break Some(Stop::Damaged("a distance that reaches before the beginning"));
-            }
-            copy(out, to, distance, length);
             to += length;
         };
-        (self.bits, self.count, input.at, output.at) = (bits, count, at, to);
-        if result.is_none() {
-            self.mode = Mode::Head;
-            return Some(Stop::Block);
+        (self.bits, self.count) = (bits, count & 63);
+        (input.at, output.at) = (input.end - rest.len(), to + floor);
+        stop
+    }
+
+    /// Symbols one by one, where the input may end at any bit.
+    fn last_codes(&mut self, input: &mut Input<'_>, output: &mut Output<'_>) -> Stop {
+        let target = output.target.min(output.bytes.len().saturating_sub(SLACK));
+        while output.at < target {
+            self.refill(input);
+            let mut entry = self.tables[self.bits as usize & ((1 << LITERAL_BITS) - 1)];
+            if entry & SUBTABLE != 0 {
+                self.take(LITERAL_BITS);
+                entry = self.tables[below(entry, self.bits) & (LITERALS - 1)];
+            }
+            if entry & SPECIAL != 0 && entry & END == 0 {
+                return self.unknown(input, UNKNOWN_CODE);
+            }
+            let length = value(entry, self.bits);
+            self.take(entry & 63);
+            if self.is_over(input) {
+                return Stop::CutOff;
+            }
+            if entry & LITERAL != 0 {
+                if let Some(place) = output.bytes.get_mut(output.at) {
+                    *place = (entry >> 16) as u8;
+                }
+                output.at += 1;
+                continue;
+            }
+            if entry & END != 0 {
+                self.mode = Mode::Head;
+                return Stop::Block;
+            }
+            let mut far = self.tables[LITERALS + (self.bits as usize & ((1 << DISTANCE_BITS) - 1))];
+            if far & SUBTABLE != 0 {
+                self.take(DISTANCE_BITS);
+                far = self.tables[LITERALS + (below(far, self.bits) & (DISTANCES - 1))];
+            }
+            if far & SPECIAL != 0 {
+                return self.unknown(input, UNKNOWN_DISTANCE);
+            }
+            let distance = value(far, self.bits);
+            self.take(far & 63);
+            if self.is_over(input) {
+                return Stop::CutOff;
+            }
+            let to = output.at - output.floor;
+            let out = output.bytes.get_mut(output.floor..).unwrap_or_default();
+            if !repeat(out, to, distance, length) {
+                return Stop::Damaged(TOO_FAR);
+            }
+            output.at += length;
         }
-        result
+        Stop::Full
+    }
+
+    /// A code that is not known is damage, unless the data ended in it.
+    fn unknown(&mut self, input: &Input<'_>, what: &'static str) -> Stop {
+        self.take(1);
+        self.damaged(input, what)
     }
 }
 
-/// Repeats `length` bytes from `distance` before `to`; up to 15 bytes more are overwritten.
+const UNKNOWN_CODE: &str = "an unknown code";
+const UNKNOWN_DISTANCE: &str = "an unknown code of a distance";
+const TOO_FAR: &str = "a distance that reaches before the beginning";
+
+/// What a length or a distance is, from its entry and the bits that begin with its code.
 #[inline(always)]
-fn copy(out: &mut [u8], to: usize, distance: usize, length: usize) {
-    let from = to - distance;
-    let end = to + length;
-    if distance >= 16 {
-        let (mut from, mut at) = (from, to);
-        while at < end {
-            let Some(part) = out.get(from..).and_then(|rest| rest.first_chunk::<16>()).copied() else {
-                return;
-            };
-            let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<16>()) else { return };
-            *place = part;
-            (from, at) = (from + 16, at + 16);
+fn value(entry: u32, bits: u64) -> usize {
+    (entry >> 16) as usize + ((bits & ((1 << (entry & 63)) - 1)) >> (entry >> 8 & 15)) as usize
+}
+
+/// The place of a longer code's entry in its subtable, from the entry that leads there and the bits behind those that led there.
+#[inline(always)]
+fn below(entry: u32, bits: u64) -> usize {
+    (entry >> 16) as usize + (bits as usize & ((1 << (entry >> 8 & 15)) - 1))
+}
+
+/// Repeats `length` bytes from `distance` before `to`; up to 31 bytes behind them are overwritten. False if they are not there.
+#[inline(always)]
+fn repeat(out: &mut [u8], to: usize, distance: usize, length: usize) -> bool {
+    let Some((before, room)) = out.split_at_mut_checked(to) else { return false };
+    let Some(from) = before.len().checked_sub(distance) else { return false };
+    if let (Some(part), Some(place)) = (before[from..].first_chunk::<16>(), room.first_chunk_mut::<16>()) {
+        // Most are no longer than eight bytes, which are also sooner there to be repeated themselves.
+        place[..8].copy_from_slice(&part[..8]);
+        if length > 8 {
+            place[8..].copy_from_slice(&part[8..]);
         }
-    } else if distance == 1 {
-        let byte = out.get(from).copied().unwrap_or(0);
-        if let Some(places) = out.get_mut(to..end) {
-            places.fill(byte);
+        if length > 16 {
+            copy(out, from + 16, to + 16, to + length);
         }
-    } else if distance >= 8 {
-        let (mut from, mut at) = (from, to);
-        while at < end {
-            let Some(part) = out.get(from..).and_then(|rest| rest.first_chunk::<8>()).copied() else {
-                return;
-            };
-            let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) else { return };
-            *place = part;
-            (from, at) = (from + 8, at + 8);
-        }
-    } else {
-        for at in to..end {
-            let byte = out.get(at - distance).copied().unwrap_or(0);
-            if let Some(place) = out.get_mut(at) {
-                *place = byte;
-            }
-        }
+        return true;
     }
+    // What repeats itself in fewer than 16 bytes: of each step, as many count as were right before, so that they double.
+    let (mut at, mut period) = (to, distance.max(1));
+    while period < 16 {
+        copy_16(out, from, at);
+        at += period;
+        period *= 2;
+    }
+    copy(out, from, at, to + length);
+    true
+}
+
+#[inline(always)]
+fn copy(out: &mut [u8], mut from: usize, mut to: usize, end: usize) {
+    while to < end {
+        copy_16(out, from, to);
+        (from, to) = (from + 16, to + 16);
+    }
+}
+
+#[inline(always)]
+fn copy_16(out: &mut [u8], from: usize, to: usize) {
+    let Some(part) = out.get(from..).and_then(|rest| rest.first_chunk::<16>()).copied() else { return };
+    let Some(place) = out.get_mut(to..).and_then(|rest| rest.first_chunk_mut::<16>()) else { return };
+    *place = part;
 }
 
 /// Fills a table for codes of these lengths. Bits 0 to 7 of what `value` gives are extra bits. False if there are more codes
-/// than lengths allow; codes that are missing stay invalid.
+/// than lengths allow, or than the table has room for; codes that are missing stay invalid.
 fn build(lengths: &[u8], table: &mut [u32], primary: u32, value: impl Fn(usize) -> u32) -> bool {
-    let mut counts = [0_u32; 16];
+    let mut counts = [0_usize; 16];
     lengths.iter().for_each(|length| counts[usize::from(*length & 15)] += 1);
-    counts[0] = 0;
-    let mut next = [0_u32; 16];
+    // Symbols by length, those of none first.
+    let (mut places, mut sorted) = ([0; 16], [0_u16; MAX_SYMBOLS]);
     let mut left = 1_i32;
     for length in 1..16 {
+        places[length] = places[length - 1] + counts[length - 1];
         left = left * 2 - counts[length] as i32;
         if left < 0 {
             return false;
         }
-        next[length] = (next[length - 1] + counts[length - 1]) << 1;
     }
-    let first = next;
-    let mask = (1 << primary) - 1;
-    table.fill(INVALID);
-    let reversed = |code: u32, length: u32| (code << (32 - length)).reverse_bits() as usize;
-    // How long the codes are that begin with the same bits.
-    let mut longest = [0_u8; 1 << LITERAL_BITS];
-    for length in lengths.iter().map(|length| u32::from(*length & 15)).filter(|length| *length > 0) {
-        let code = next[length as usize];
-        next[length as usize] += 1;
-        if length > primary {
-            let prefix = reversed(code, length) & mask;
-            longest[prefix] = longest[prefix].max((length - primary) as u8);
-        }
+    let mut place = counts[0];
+    for (symbol, length) in lengths.iter().enumerate() {
+        let next = &mut places[usize::from(*length & 15)];
+        let Some(slot) = sorted.get_mut(*next) else { return false };
+        *slot = symbol as u16;
+        *next += 1;
     }
-    let mut end = 1 << primary;
-    for (prefix, more) in longest.iter().enumerate().filter(|(_, more)| **more > 0) {
-        if end + (1 << more) > table.len() {
-            return false;
+    let entry = |symbol: u16, length: u32| {
+        let value = value(usize::from(symbol));
+        let extra = if value & SPECIAL != 0 { 0 } else { value & 0xff };
+        value & !0xff | length << 8 | (length + extra)
+    };
+    // Codes in order; the table doubles with the length, so that each is in all places that begin with it.
+    let mut code = 0_u32;
+    let mut size = 1;
+    table[0] = INVALID;
+    for length in 1..=primary {
+        table.copy_within(..size, size);
+        size *= 2;
+        code <<= 1;
+        for symbol in &sorted[place..place + counts[length as usize]] {
+            table[(code.reverse_bits() >> (32 - length)) as usize] = entry(*symbol, length);
+            code += 1;
         }
-        table[prefix] = SPECIAL | SUBTABLE | (end as u32) << 16 | u32::from(*more) << 8 | primary;
-        end += 1 << more;
+        place += counts[length as usize];
     }
-    next = first;
-    for (symbol, length) in lengths.iter().map(|length| u32::from(*length & 15)).enumerate() {
-        if length == 0 {
-            continue;
+    // Longer ones. Those that begin with the same bits follow each other, and the last of them is the longest.
+    let (mut longer, mut count) = ([(0, 0); MAX_SYMBOLS], 0);
+    for length in primary + 1..16 {
+        code <<= 1;
+        for slot in longer.iter_mut().skip(count).take(counts[length as usize]) {
+            *slot = ((code.reverse_bits() >> (32 - length)) as usize, length);
+            code += 1;
         }
-        let code = reversed(next[length as usize], length);
-        next[length as usize] += 1;
-        let value = value(symbol);
-        let entry = |length: u32| {
-            let extra = if value & SPECIAL != 0 { 0 } else { value & 0xff };
-            value & !0xff | length << 8 | (length + extra)
-        };
-        if length <= primary {
-            table[..1 << primary]
-                .iter_mut()
-                .skip(code)
-                .step_by(1 << length)
-                .for_each(|slot| *slot = entry(length));
-        } else {
-            let sub = table[code & mask];
-            let (from, size) = ((sub >> 16) as usize, 1_usize << (sub >> 8 & 15));
-            let length = length - primary;
-            let slots = table.get_mut(from..from + size).unwrap_or_default();
+        count += counts[length as usize];
+    }
+    let mut longer = longer.get(..count).unwrap_or_default();
+    let mut end = size;
+    while let Some((prefix, _)) = longer.first().map(|(code, length)| (code & (size - 1), length)) {
+        let alike = longer.iter().take_while(|(code, _)| code & (size - 1) == prefix).count();
+        let (group, others) = longer.split_at(alike);
+        let more = group.last().map_or(0, |(_, length)| length - primary);
+        let Some(slots) = table.get_mut(end..end + (1 << more)) else { return false };
+        slots.fill(INVALID);
+        for ((code, length), symbol) in group.iter().zip(&sorted[place..]) {
+            let entry = entry(*symbol, length - primary);
             slots
                 .iter_mut()
                 .skip(code >> primary)
-                .step_by(1 << length)
-                .for_each(|slot| *slot = entry(length));
+                .step_by(1 << (length - primary))
+                .for_each(|slot| *slot = entry);
         }
+        table[prefix] = SPECIAL | SUBTABLE | (end as u32) << 16 | more << 8 | primary;
+        (longer, end, place) = (others, end + (1 << more), place + alike);
     }
     true
 }
@@ -692,6 +760,27 @@ mod tests {
                     assert!(inflated == content, "level {level}, {size} bytes, pieces of {piece}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn repetitions_of_every_short_distance_and_every_length_are_right() {
+        let mut random = Random(3);
+        let mut content = Vec::new();
+        for distance in 1..=40_usize {
+            for length in 3..=258_usize {
+                content.extend((0..distance).map(|_| random.next() as u8));
+                for _ in 0..length {
+                    content.push(content[content.len() - distance]);
+                }
+            }
+        }
+        let deflated = deflate(&content, 9);
+        assert!(deflated.len() < content.len() / 2, "{} of {}", deflated.len(), content.len());
+        for room in [1 << 16, 5_000] {
+            let (inflated, stop) = inflate(&deflated[..], 1 << 20, room);
+            assert_eq!(stop, Stop::End, "room for {room}");
+            assert!(inflated == content, "room for {room}");
         }
     }
 
