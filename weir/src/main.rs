@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed with a reason on standard error, 2 wrong arguments; a plan or a check may say more by others.
 
+mod allocator;
 mod bench;
 mod capture;
 mod commands;

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args, CommandFactory, Subcommand};
 
+use crate::allocator;
 pub(crate) use output::{Lang, layout};
 use output::{Output, can_be_written};
 use read::Input;
@@ -55,6 +56,7 @@ enum Task {
 
 /// Does what the arguments ask for.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    allocator::give_back_at_once();
     if let Some(Task::Capture(arguments)) = &arguments.task {
         return capture::run(arguments).map(|()| ExitCode::SUCCESS);
     }
