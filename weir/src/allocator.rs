@@ -1,6 +1,14 @@
-//! What becomes of memory that a command has freed.
+//! How this process holds memory, and what becomes of memory that a command has freed.
 
 use tikv_jemalloc_ctl::{Access, AsName, arenas};
+
+/// From now on memory is held in pages of the usual size. Where the machine gives out huge ones to all
+/// (`transparent_hugepage/enabled` is `always`), each stack and each beginning of a heap would take 2 MiB, which no plan
+/// counts.
+pub(crate) fn hold_no_huge_pages() {
+    // A kernel without huge pages cannot be told, and need not.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
 
 /// From now on the kernel has freed memory back at once. For a command that builds things up and lets go of them: what the
 /// allocator keeps for a second, as a server wants it, can be more than all that is in use.
@@ -16,6 +24,15 @@ pub(crate) fn give_back_at_once() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn huge_pages_are_off() {
+        hold_no_huge_pages();
+        // 0 where the kernel has none.
+        if let Ok(disabled) = rustix::thread::transparent_huge_pages_are_disabled() {
+            assert!(disabled);
+        }
+    }
 
     #[test]
     fn arenas_that_are_in_use_and_those_to_come_keep_nothing() {

@@ -66,6 +66,7 @@ fn harmless(message: &str) -> String {
 }
 
 fn main() -> ExitCode {
+    allocator::hold_no_huge_pages();
     let outcome = match Arguments::parse().command {
         Command::Server(arguments) => commands::server::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Plan(arguments) => commands::plan::run(&arguments),
