@@ -36,7 +36,11 @@ impl Kafka {
 
     fn java(&self, args: &[&str]) -> Command {
         let mut command = Command::new("java");
-        command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp"]).arg(self.libs.join("*")).args(args);
+        // Without the framework's complaint of a machine whose name nothing resolves.
+        command
+            .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dlog4j2.statusLoggerLevel=OFF", "-cp"])
+            .arg(self.libs.join("*"))
+            .args(args);
         command.stdin(Stdio::null());
         command
     }
