@@ -48,9 +48,12 @@ class Contender:
 
     def __init__(self, kind, directory, budget):
         self.kind, self.figures = kind, {}
-        settings = {"log.segment.delete.delay.ms": "500", "num.partitions": str(PARTITIONS)}
-        self.broker = measure.brokers.Broker(kind, directory, settings, budget=budget if kind == "weir" else None)
+        self.broker = self.start(directory, budget)
         self.note("start", {"rss": rss_anon(self.broker.pid), "seconds": self.broker.start_seconds})
+
+    def start(self, directory, budget):
+        settings = {"log.segment.delete.delay.ms": "500", "num.partitions": str(PARTITIONS)}
+        return measure.brokers.Broker(self.kind, directory, settings, budget=budget if self.kind == "weir" else None)
 
     def note(self, load, values):
         figures = self.figures.setdefault(load, {})
@@ -133,10 +136,8 @@ class Bare(Contender):
         def remove(self):
             shutil.rmtree(self.data)
 
-    def __init__(self, directory):
-        self.kind, self.figures = BARE, {}
-        self.broker = self.Server(directory)
-        self.note("start", {"rss": rss_anon(self.broker.pid), "seconds": self.broker.start_seconds})
+    def start(self, directory, budget):
+        return self.Server(directory)
 
     def make_topic(self, topic):
         pass
@@ -174,8 +175,7 @@ def one_round(kinds, directory, loads, options):
     contenders = []
     try:
         for kind in kinds:
-            place = directory / kind
-            contenders.append(Bare(place) if kind == BARE else Contender(kind, place, options.budget))
+            contenders.append((Bare if kind == BARE else Contender)(kind, directory / kind, options.budget))
         # The same for all, though only one of them has a compiler to warm.
         for c in contenders:
             for warm in (dict(producers=16, size=1024, acks=1), dict(producers=16, size=100, acks=1, rate=100000)):
@@ -242,7 +242,6 @@ def main():
         return statistics.median(values(kind, load, what))
     peer = next((c for c in contenders if c.startswith("kafka")), None)
     ours = "weir" if "weir" in contenders else None
-
     bare = BARE if BARE in contenders else None
 
     def ratio(load, what, one, other, inverse=False):
@@ -261,10 +260,10 @@ def main():
     for n in [n for n in [*loads, CONSUME] if values(contenders[0], n, "records_per_second")]:
         row = [n]
         for c in contenders:
-            latency = " / ".join(f"{median(c, n, k):.1f}" if values(c, n, k) else "-" for k in ("p50_ms", "p99_ms", "p999_ms"))
             if not values(c, n, "records_per_second"):
                 row += ["-"] * 4
                 continue
+            latency = " / ".join(f"{median(c, n, k):.1f}" if values(c, n, k) else "-" for k in ("p50_ms", "p99_ms", "p999_ms"))
             row += [f"{median(c, n, 'records_per_second'):,.0f}", f"{median(c, n, 'records_per_cpu_second'):,.0f}", latency, mib(max(values(c, n, "peak")))]
         rows.append(row)
         ratios.append([n, *(ratio(n, "records_per_cpu_second", *pair) for pair in ((ours, peer), (ours, bare), (bare, peer))),

@@ -86,6 +86,11 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// Bytes of chunks and read windows that wait to be used again.
+    pub(crate) fn idle_chunk_bytes(&self) -> u64 {
+        self.pool.idle_bytes() + self.window_pool.idle_bytes()
+    }
+
     /// The metadata as of now; immutable.
     pub(crate) fn image(&self) -> Arc<MetadataImage> {
         self.image.load_full()

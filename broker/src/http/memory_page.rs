@@ -57,7 +57,7 @@ pub(super) fn render(broker: &Broker, document: &mut Document) -> std::fmt::Resu
             "accounted": accounted_bytes(),
             "unaccounted_peak": peak_unaccounted_bytes(),
         },
-        "chunk_pool": { "idle": broker.pool.idle_bytes() + broker.window_pool.idle_bytes() },
+        "chunk_pool": { "idle": broker.idle_chunk_bytes() },
         "plan": { "sum": broker.layout.plan.sum(), "terms": terms },
         "budgets": budgets,
         "connections": {

@@ -66,12 +66,7 @@ async fn memory(page: &mut Page, broker: &Broker) -> Written {
     let help = "Most bytes at any instant that no lease covered";
     page.gauge("weir_memory_unaccounted_peak_bytes", help, peak_unaccounted_bytes()).await?;
     let help = "Chunks that wait to be used again";
-    page.gauge(
-        "weir_chunk_pool_idle_bytes",
-        help,
-        broker.pool.idle_bytes() + broker.window_pool.idle_bytes(),
-    )
-    .await?;
+    page.gauge("weir_chunk_pool_idle_bytes", help, broker.idle_chunk_bytes()).await?;
     if let Some(process) = process_memory() {
         let peak = broker.metrics.note_anonymous(process.anonymous);
         page.gauge("weir_memory_anonymous_bytes", "RssAnon of the process", process.anonymous).await?;

@@ -118,6 +118,10 @@ pub(super) fn decode(what: &str, offset: i64, value: &[u8]) -> Result<VersionedR
     })
 }
 
+fn path_of(dir: &Path, end_offset: i64, epoch: i32) -> PathBuf {
+    dir.join(format!("{end_offset:020}-{epoch:010}{SUFFIX}"))
+}
+
 /// Writes `image` and `quorum` as the snapshot of the image's last offset into `dir`.
 pub(super) fn write(
     dir: &Path,
@@ -127,7 +131,7 @@ pub(super) fn write(
 ) -> io::Result<SnapshotFile> {
     let provenance = image.provenance();
     let (end_offset, epoch) = (provenance.last_contained_offset + 1, provenance.last_contained_epoch.max(0));
-    let path = dir.join(format!("{end_offset:020}-{epoch:010}{SUFFIX}"));
+    let path = path_of(dir, end_offset, epoch);
     let log_time_ms = provenance.last_contained_log_time_ms;
     write_file(&path, image.snapshot_records(), quorum, epoch, log_time_ms, now_ms)?;
     Ok(SnapshotFile { end_offset, epoch, path })
@@ -136,8 +140,7 @@ pub(super) fn write(
 /// Writes the snapshot in front of the first record, which tells the voters of a new dynamic quorum, as Kafka's storage
 /// tool does.
 pub(super) fn write_first(dir: &Path, quorum: &Quorum, now_ms: i64) -> io::Result<()> {
-    let path = dir.join(format!("{:020}-{:010}{SUFFIX}", 0, 0));
-    write_file(&path, std::iter::empty(), quorum, 0, 0, now_ms)
+    write_file(&path_of(dir, 0, 0), std::iter::empty(), quorum, 0, 0, now_ms)
 }
 
 /// Writes `records` with header and footer to `path`, durably.

@@ -41,11 +41,16 @@ impl Publisher for Probe {
     }
 }
 
-fn open_log(dir: &Path) -> MetadataLog {
+/// Opens the metadata log of node 1 in a directory, without leading it.
+pub(super) fn open(dir: &Path) -> Result<MetadataLog, MetadataLogError> {
     let shared = LogShared::new(FileHandles::new(Disk::new(), 16), ProducerIdQuota::new(10));
     let log_dir = LogDir::lock(&Disk::new(), dir).unwrap();
     let options = OpenOptions { node_id: 1, config: Arc::new(LogConfig::default()), clean: false, now_ms: 1 };
-    let mut log = MetadataLog::open(Arc::new(shared), Arc::new(log_dir), &options).unwrap();
+    MetadataLog::open(Arc::new(shared), Arc::new(log_dir), &options)
+}
+
+fn open_log(dir: &Path) -> MetadataLog {
+    let mut log = open(dir).unwrap();
     log.lead(1, None, 1).unwrap();
     log
 }

@@ -157,15 +157,11 @@ impl Quorum {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
     use weir_metadata::controller::bootstrap_records;
     use weir_metadata::metadata_version;
-    use weir_storage::disk::Disk;
-    use weir_storage::{FileHandles, LogConfig, LogDir, LogShared, ProducerIdQuota};
 
-    use super::super::{MetadataLog, MetadataLogError, OpenOptions, snapshot};
+    use super::super::snapshot;
+    use super::super::tests::open;
     use super::*;
 
     const DIRECTORY: Uuid = Uuid([5; 16]);
@@ -178,14 +174,6 @@ mod tests {
             host: "localhost".to_string(),
             port: 9093,
         }
-    }
-
-    fn open(dir: &Path) -> Result<MetadataLog, MetadataLogError> {
-        let shared = LogShared::new(FileHandles::new(Disk::new(), 16), ProducerIdQuota::new(10));
-        let log_dir = LogDir::lock(&Disk::new(), dir).unwrap();
-        let options =
-            OpenOptions { node_id: 1, config: Arc::new(LogConfig::default()), clean: false, now_ms: 1 };
-        MetadataLog::open(Arc::new(shared), Arc::new(log_dir), &options)
     }
 
     #[test]

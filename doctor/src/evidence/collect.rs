@@ -315,43 +315,27 @@ impl Evidence {
             }
             names.join(", ")
         };
-        let is_folder = || vec![FileKind::Folder];
+        let mut unread = |text| self.note(path, vec![FileKind::Folder], text);
         if !folders.is_empty() {
             let (count, names) = (folders.len(), names(&folders));
-            self.note(
-                path,
-                is_folder(),
-                text!(
-                    "{count} folders in it are not read, name them themselves: {names}",
-                    "其中 {count} 个子目录未读，请单独给出：{names}"
-                ),
-            );
+            unread(text!(
+                "{count} folders in it are not read, name them themselves: {names}",
+                "其中 {count} 个子目录未读，请单独给出：{names}"
+            ));
         }
         if !others.is_empty() {
             let names = names(&others);
-            self.note(
-                path,
-                is_folder(),
-                text!("pipes and devices in it are not read: {names}", "其中的管道与设备未读：{names}"),
-            );
+            unread(text!("pipes and devices in it are not read: {names}", "其中的管道与设备未读：{names}"));
         }
         if !lost.is_empty() {
             let names = names(&lost);
-            self.note(
-                path,
-                is_folder(),
-                text!("links in it that lead nowhere: {names}", "其中指向不存在目标的链接：{names}"),
-            );
+            unread(text!("links in it that lead nowhere: {names}", "其中指向不存在目标的链接：{names}"));
         }
         if left_out > 0 {
-            self.note(
-                path,
-                is_folder(),
-                text!(
-                    "the folder has {left_out} files more than the {MAX_FILES} that are read",
-                    "目录中还有 {left_out} 个文件未读；一次最多读 {MAX_FILES} 个"
-                ),
-            );
+            unread(text!(
+                "the folder has {left_out} files more than the {MAX_FILES} that are read",
+                "目录中还有 {left_out} 个文件未读；一次最多读 {MAX_FILES} 个"
+            ));
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         Some(heap.value.saturating_add(pool.value).saturating_add(rest))
     });
     let far = memory.as_ref().zip(present).is_some_and(|(memory, present)| present <= memory.value / 10 * 7);
-    let uncounted = facts.java.as_ref().is_some_and(|java| java.value >= 24);
+    let uncounted = facts.java_that_counts_no_temporary().is_some();
     let below = Remedy::new(
         text!(
             "set -XX:MaxDirectMemorySize explicitly, and -Xmx lower, so that the sum fits",

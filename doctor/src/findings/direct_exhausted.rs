@@ -1,12 +1,10 @@
 //! Direct memory ran out: what was asked for, by whom, and what was left.
 
 use super::thread_buffers::{above, kept_or_used};
-use super::{Facts, Finding, Remedy, Severity, Text, exact, human, text};
+use super::{CAP_BYTES, Facts, Finding, Remedy, Severity, Text, exact, human, text};
 use crate::evidence::{MemoryKind, ThreadRole};
 use crate::jvm_plan::{JvmInputs, jvm_plan};
 
-/// A cap on cached buffers that costs little and frees most.
-const RECOMMENDED_CAP_BYTES: u64 = 1 << 20;
 /// Network threads of a listener that do for most brokers: Kafka's default.
 const FEW_THREADS: u64 = 3;
 
@@ -78,21 +76,18 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             heap_bytes: limit.value.0,
             direct_bytes: Some(limit.value.0),
             peers: 0,
-            max_cached_buffer_bytes: Some(RECOMMENDED_CAP_BYTES),
+            max_cached_buffer_bytes: Some(CAP_BYTES),
         })
     });
     let mut remedies = Vec::new();
-    if temporary
-        && by_threads != Some(false)
-        && facts.max_cached_buffer().is_none_or(|cap| cap > RECOMMENDED_CAP_BYTES)
-    {
+    if temporary && by_threads != Some(false) && facts.max_cached_buffer().is_none_or(|cap| cap > CAP_BYTES) {
         // Everything taken is given back but what small transfers leave: at most the cap per thread.
         let kept = plan.as_ref().map(|plan| plan.kept_bytes());
         let freed = match full {
-            Some(dump) => Some(above(dump.heap, RECOMMENDED_CAP_BYTES)),
+            Some(dump) => Some(above(dump.heap, CAP_BYTES)),
             None => worst.allocated.zip(kept).map(|(allocated, kept)| allocated.saturating_sub(kept)),
         };
-        let cap = RECOMMENDED_CAP_BYTES;
+        let cap = CAP_BYTES;
         remedies.push(
             Remedy::new(
                 text!(

@@ -281,6 +281,11 @@ impl<'e> Facts<'e> {
         rows.max_by_key(|(_, row, _)| row.instances)
     }
 
+    /// The JDK, if it is one whose temporary buffers are in no books of the direct pool and under no limit: 24 and later.
+    pub(super) fn java_that_counts_no_temporary(&self) -> Option<&Cited<u32>> {
+        self.java.as_ref().filter(|java| java.value >= 24)
+    }
+
     /// The JVM's account of its native memory, if tracking is on.
     pub fn native_memory(&self) -> Option<&'e Found<NativeMemory>> {
         self.evidence.native_memory.iter().rev().find(|found| found.value.total.is_some())

@@ -20,7 +20,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
             "数字来自报错信息或堆转储；证据中的参数与堆大小都不能解释它。"
         ),
     };
-    let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {
+    let cause = match facts.java_that_counts_no_temporary() {
         Some(java) => {
             let (jdk, en, zh) = (java.value, cause.en, cause.zh);
             text!(

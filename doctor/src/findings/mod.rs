@@ -46,7 +46,7 @@ pub use headline::Headline;
 pub use render::{evidence_text, findings_text, headline_text};
 
 pub(crate) use cached_buffer_setting::traps as cached_buffer_traps;
-pub(crate) use render::{labelled, labelled_in, proof_text, rows};
+pub(crate) use render::{labelled, labelled_in, no_finding, proofs, rows};
 
 use crate::evidence::Evidence;
 pub(crate) use crate::language::text;
@@ -184,6 +184,12 @@ impl Finding {
         })
     }
 }
+
+/// The cap on cached buffers that is advised: small enough to free nearly all, large enough to keep the buffers of ordinary
+/// requests.
+const CAP_BYTES: u64 = 1 << 20;
+/// A size of requests and fetches that is still generous.
+const TRANSFER_BYTES: u64 = 16 << 20;
 
 /// A rule: the facts in, what it finds out.
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;

@@ -89,7 +89,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
          limit: {terms}.",
         "这是所有线程各自最大传输量之和，只有客户端真的发送这么大的请求才会达到；未计入副本拉取线程，因为设置里没有 Broker 数量。超限的项：{terms}。"; terms
     );
-    let cause = match facts.java.as_ref().filter(|java| java.value >= 24) {
+    let cause = match facts.java_that_counts_no_temporary() {
         Some(java) => {
             let (jdk, en, zh) = (java.value, cause.en, cause.zh);
             text!(

@@ -15,7 +15,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let left = exact(total.saturating_sub(used));
     let (used_text, total_text) = (exact(used), exact(total));
-    let uncounted = facts.java.as_ref().is_some_and(|java| java.value >= 24);
+    let uncounted = facts.java_that_counts_no_temporary().is_some();
     let cause = if uncounted {
         text!(
             "{used_text} of {total_text} bytes are taken. From JDK 24 on the temporary buffers of threads are not among them: \

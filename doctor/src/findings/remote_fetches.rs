@@ -1,10 +1,8 @@
 //! Results of tiered reads wait on the heap for their consumers: up to a whole fetch each.
 
-use super::{Facts, Finding, Remedy, Severity, exact, human, text};
+use super::{Facts, Finding, Remedy, Severity, TRANSFER_BYTES, exact, human, text};
 
 const CLASS: &str = "DelayedRemoteFetch";
-/// A size of fetches that is still generous.
-const FETCH_BYTES: u64 = 16 << 20;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(heap) = &facts.max_heap else { return Vec::new() };
@@ -39,12 +37,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
         remedies: vec![
             Remedy::new(
                 text!(
-                    "lower fetch.max.bytes to {FETCH_BYTES}, or max.partition.fetch.bytes of the consumers",
-                    "把 fetch.max.bytes 降到 {FETCH_BYTES}，或降低消费者的 max.partition.fetch.bytes"
+                    "lower fetch.max.bytes to {TRANSFER_BYTES}, or max.partition.fetch.bytes of the consumers",
+                    "把 fetch.max.bytes 降到 {TRANSFER_BYTES}，或降低消费者的 max.partition.fetch.bytes"
                 ),
                 true,
             )
-            .frees(Some(row.instances.saturating_mul(each.saturating_sub(FETCH_BYTES))))
+            .frees(Some(row.instances.saturating_mul(each.saturating_sub(TRANSFER_BYTES))))
             .caution(text!(
                 "a release with KAFKA-19763 keeps results longer than they are needed: update as well",
                 "受 KAFKA-19763 影响的版本会过久保留结果：请同时升级"

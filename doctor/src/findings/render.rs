@@ -50,24 +50,14 @@ pub fn evidence_text(evidence: &Evidence, layout: Layout) -> String {
 pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
     let mut out = String::new();
     if findings.is_empty() {
-        let none = text!(
-            "No finding: the evidence supports none of the rules.",
-            "没有诊断结论：现有证据未触发任何规则。"
-        );
-        rows(&mut out, layout, 0, &layout.say(&none));
+        rows(&mut out, layout, 0, &layout.say(&no_finding()));
     }
     for finding in findings {
         let severity = layout.say(&finding.severity.label());
         let title = format!("{} [{}]", layout.say(&finding.title), finding.id);
         labelled_in(&mut out, layout, &severity, &title, Some(finding.severity.colour()));
         labelled(&mut out, layout, &layout.say(&text!("cause", "原因")), &layout.say(&finding.cause));
-        for (index, proof) in finding.evidence.iter().take(PROOFS).enumerate() {
-            let label = if index == 0 { layout.say(&text!("evidence", "证据")) } else { String::new() };
-            labelled(&mut out, layout, &label, &proof_text(proof, layout.language));
-        }
-        if let Some(more) = finding.evidence.len().checked_sub(PROOFS).filter(|more| *more > 0) {
-            labelled(&mut out, layout, "", &layout.say(&text!("and {more} more", "另有 {more} 处")));
-        }
+        proofs(&mut out, layout, &finding.evidence, PROOFS);
         for remedy in &finding.remedies {
             let label = layout.say(&text!("remedy", "措施"));
             labelled(&mut out, layout, &label, &layout.say(&remedy_text(remedy)));
@@ -78,6 +68,22 @@ pub fn findings_text(findings: &[Finding], layout: Layout) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What is said where no rule fires.
+pub(crate) fn no_finding() -> Text {
+    text!("No finding: the evidence supports none of the rules.", "没有诊断结论：现有证据未触发任何规则。")
+}
+
+/// The first places of evidence, and how many more there are.
+pub(crate) fn proofs(out: &mut String, layout: Layout, all: &[Proof], most: usize) {
+    for (index, proof) in all.iter().take(most).enumerate() {
+        let label = if index == 0 { layout.say(&text!("evidence", "证据")) } else { String::new() };
+        labelled(out, layout, &label, &proof_text(proof, layout.language));
+    }
+    if let Some(more) = all.len().checked_sub(most).filter(|more| *more > 0) {
+        labelled(out, layout, "", &layout.say(&text!("and {more} more", "另有 {more} 处")));
+    }
 }
 
 /// What failed, why, and the cure: the first lines of a report.
@@ -120,7 +126,7 @@ fn remedy_text(remedy: &Remedy) -> Text {
 }
 
 /// A place and what stands there.
-pub(crate) fn proof_text(proof: &Proof, language: Language) -> String {
+fn proof_text(proof: &Proof, language: Language) -> String {
     let file = plain(&proof.file.display().to_string());
     let place = if proof.line > 0 { format!("{file}:{}", proof.line) } else { file };
     format!("{place}  {}", plain(proof.says.get(language)))

@@ -1,14 +1,13 @@
 //! The threads' temporary buffers are what fills direct memory: who has how much, what gives the sizes, what each cure frees.
 
-use super::{Dump, Facts, Finding, Proof, Remedy, Severity, Text, decode_size, exact, human, text};
+use super::{
+    CAP_BYTES, Dump, Facts, Finding, Proof, Remedy, Severity, TRANSFER_BYTES, Text, decode_size, exact,
+    human, text,
+};
 use crate::account::{Account, Class};
 use crate::evidence::ThreadRole;
 use crate::heap::{Books, Heap, Held};
 
-/// The cap that is advised: small enough to free nearly all, large enough to keep the buffers of ordinary requests.
-const CAP_BYTES: u64 = 1 << 20;
-/// A size of requests and fetches that is still generous.
-const TRANSFER_BYTES: u64 = 16 << 20;
 /// Groups that are written out.
 const GROUPS: usize = 8;
 /// A network thread sees the request's header before the batch that the handler writes: that much larger.

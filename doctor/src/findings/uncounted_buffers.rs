@@ -1,19 +1,15 @@
 //! From JDK 24 on temporary buffers are outside the direct pool's books and outside its limit: only native memory
 //! tracking sees them.
 
-use super::{Cited, Facts, Finding, Remedy, Severity, exact, human, text};
+use super::{CAP_BYTES, Cited, Facts, Finding, Remedy, Severity, exact, human, text};
 
-/// First JDK whose temporary buffers are not counted.
-const FIRST_JDK: u32 = 24;
 /// Less is noise: other native memory is in the category too.
 const LEAST_BYTES: u64 = 32 << 20;
-/// The cap that is advised.
-const CAP_BYTES: u64 = 1 << 20;
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(native) = facts.native_memory() else { return Vec::new() };
     let Some(other) = native.value.categories.get("Other") else { return Vec::new() };
-    let Some(java) = facts.java.as_ref().filter(|java| java.value >= FIRST_JDK) else { return Vec::new() };
+    let Some(java) = facts.java_that_counts_no_temporary() else { return Vec::new() };
     // Without the pool's own figure its limit is the most that it can hold.
     let limit =
         || facts.limit.as_ref().map(|limit| Cited { value: limit.value.0, proofs: limit.proofs.clone() });

@@ -6,7 +6,7 @@ use super::{JvmPlan, JvmTerm, TLS_CONNECTION_BYTES};
 use crate::evidence::Problem;
 use crate::findings::{exact, human, rows};
 use crate::language::{Language, Text, text as say};
-use crate::report::{Layout, plain, text_columns};
+use crate::report::{Layout, text_columns};
 
 /// A plan, and what the settings that it was made of leave open.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +52,7 @@ pub fn json(plan: &JvmPlan, problems: &[Problem], language: Language) -> Value {
 /// The plan for a terminal. `peers` as in the inputs; `has_file`: whether there were settings at all.
 pub fn text(plan: &JvmPlan, problems: &[Problem], peers: u64, has_file: bool, layout: Layout) -> String {
     let mut out = String::new();
-    let mut line =
-        |indent: usize, text: &Text| rows(&mut out, layout, indent, &plain(text.get(layout.language)));
+    let mut line = |indent: usize, text: &Text| rows(&mut out, layout, indent, &layout.say(text));
     line(
         0,
         &say!(
@@ -78,7 +77,7 @@ pub fn text(plan: &JvmPlan, problems: &[Problem], peers: u64, has_file: bool, la
     shown.sums(&mut out, layout);
     out.push('\n');
     shown.verdict(&mut out, layout);
-    let mut line = |text: &Text| rows(&mut out, layout, 0, &plain(text.get(layout.language)));
+    let mut line = |text: &Text| rows(&mut out, layout, 0, &layout.say(text));
     if !plan.tls_listeners.is_empty() {
         let (listeners, each) = (plan.tls_listeners.join(", "), exact(TLS_CONNECTION_BYTES));
         line(&say!(
@@ -120,7 +119,7 @@ impl Shown<'_> {
             Some(listener) => say!("{role} ({listener})", "{role}（{listener}）"; role),
             None => role,
         };
-        plain(name.get(layout.language))
+        layout.say(&name)
     }
 
     fn terms(&self, out: &mut String, layout: Layout) {
@@ -151,7 +150,7 @@ impl Shown<'_> {
             }
             let (threads, size) = (&term.threads_from, &term.size_from);
             let from = say!("{threads}, {size}", "{threads}，{size}"; threads, size);
-            rows(out, layout, 4, &plain(from.get(layout.language)));
+            rows(out, layout, 4, &layout.say(&from));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The checks as text that fits a terminal.
 
 use super::{Outcome, Verdict, Verification};
-use crate::findings::{Layout, labelled, labelled_in, proof_text, rows};
+use crate::findings::{Layout, labelled, labelled_in, proofs, rows};
 use crate::language::{Text, text};
 
 /// Places that are written out of one check.
@@ -40,13 +40,7 @@ pub fn text(verification: &Verification, layout: Layout) -> String {
         let label = layout.say(&check.outcome.label());
         labelled_in(&mut out, layout, &label, &layout.say(&title), Some(check.outcome.colour()));
         labelled(&mut out, layout, "", &layout.say(&check.says));
-        for (index, proof) in check.evidence.iter().take(PLACES).enumerate() {
-            let label = if index == 0 { layout.say(&text!("evidence", "证据")) } else { String::new() };
-            labelled(&mut out, layout, &label, &proof_text(proof, layout.language));
-        }
-        if let Some(more) = check.evidence.len().checked_sub(PLACES).filter(|more| *more > 0) {
-            labelled(&mut out, layout, "", &layout.say(&text!("and {more} more", "另有 {more} 处")));
-        }
+        proofs(&mut out, layout, &check.evidence, PLACES);
     }
     out.push('\n');
     rows(&mut out, layout, 0, &layout.say(&verification.verdict_text()));

@@ -13,7 +13,7 @@ mod verify;
 
 use crate::account::Account;
 use crate::evidence::{Evidence, MemoryKind};
-use crate::findings::{Dump, Facts, Finding, Headline, Remedy, Severity};
+use crate::findings::{Dump, Facts, Finding, Headline, Remedy, Severity, no_finding};
 use crate::language::{Language, Text, text};
 
 use super::format::{bytes, size};
@@ -102,10 +102,7 @@ fn all_findings(page: &mut Page, findings: &[Finding]) {
     open_section(page, "findings", &findings_title());
     if findings.is_empty() {
         page.raw("<p>");
-        page.say(&text!(
-            "No finding: the evidence supports none of the rules.",
-            "没有诊断结论：现有证据未触发任何规则。"
-        ));
+        page.say(&no_finding());
         page.raw("</p>");
     }
     findings.iter().for_each(|each| finding(page, each));
@@ -127,11 +124,7 @@ fn finding(page: &mut Page, finding: &Finding) {
     page.raw("<p>");
     page.say(&finding.cause);
     page.raw("</p></dd>");
-    if !finding.evidence.is_empty() {
-        term(page, &text!("evidence", "证据"));
-        places(page, &finding.evidence);
-        page.raw("</dd>");
-    }
+    places(page, &finding.evidence);
     if !finding.remedies.is_empty() {
         term(page, &text!("remedies", "措施"));
         page.raw("<ol class=\"remedies\">");

@@ -170,8 +170,12 @@ pub(super) fn term(page: &mut Page, says: &Text) {
     page.raw("</dt><dd>");
 }
 
-/// Places of evidence.
+/// Places of evidence, where there are any.
 pub(super) fn places(page: &mut Page, proofs: &[Proof]) {
+    if proofs.is_empty() {
+        return;
+    }
+    term(page, &text!("evidence", "证据"));
     page.raw("<ul class=\"proofs\">");
     let mut before = None;
     for proof in proofs.iter().take(PROOFS) {
@@ -196,7 +200,7 @@ pub(super) fn places(page: &mut Page, proofs: &[Proof]) {
         page.say(&more(left as u64));
         page.raw("</li>");
     }
-    page.raw("</ul>");
+    page.raw("</ul></dd>");
 }
 
 pub(super) fn notes(page: &mut Page, notes: &[&Note]) {

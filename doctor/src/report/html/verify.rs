@@ -58,10 +58,6 @@ fn check(page: &mut Page, check: &Check) {
     page.raw("<p>");
     page.say(&check.says);
     page.raw("</p></dd>");
-    if !check.evidence.is_empty() {
-        term(page, &text!("evidence", "证据"));
-        places(page, &check.evidence);
-        page.raw("</dd>");
-    }
+    places(page, &check.evidence);
     page.raw("</dl></article>\n");
 }

@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args, CommandFactory, Subcommand};
 
 use crate::allocator;
 pub(crate) use output::{Lang, layout};
-use output::{Output, can_be_written};
+use output::{Output, can_be_written, folder_of};
 use read::Input;
 
 /// Arguments of `weir doctor`.
@@ -105,8 +105,9 @@ fn wrong(kind: ErrorKind, message: &str) -> ! {
 /// Whether two names are of one file, which need not be there yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |file: &Path| -> Option<PathBuf> {
-        let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        file.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(file.file_name()?)))
+        file.canonicalize()
+            .ok()
+            .or_else(|| Some(folder_of(file).canonicalize().ok()?.join(file.file_name()?)))
     };
     one == other || place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
 }

@@ -118,6 +118,11 @@ fn wants_colour() -> bool {
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// The folder that a file is in, or would be.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Whether a file can be written, as far as that can be told without doing it: reading the evidence may take long, and is
 /// for nothing if its report has no place.
 pub(super) fn can_be_written(file: &Path) -> Result<(), String> {
@@ -131,7 +136,7 @@ pub(super) fn can_be_written(file: &Path) -> Result<(), String> {
         },
         Ok(_) => Ok(()),
         Err(_) => {
-            let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+            let folder = folder_of(file);
             match fs::metadata(folder) {
                 Ok(data) if !data.is_dir() => refused(&format!("{} is no folder", folder.display())),
                 Err(error) => refused(&format!("{}: {error}", folder.display())),
