@@ -6,6 +6,7 @@
 //! `log_read.rs`, `log_time.rs`, `log_flush.rs`, `log_truncate.rs`, `log_maintenance.rs`; how a log is opened is in
 //! `recovery.rs`.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -282,6 +283,8 @@ pub struct Log {
     pub(crate) parent_unsynced: AtomicBool,
     /// Held while files of segments are removed without the writer's lock.
     pub(crate) removing: Mutex<()>,
+    /// Segments that retention took out of the list, and whose files are still there.
+    pub(crate) doomed: Mutex<VecDeque<Arc<Segment>>>,
     /// Closed or abandoned; set under the lock of `removing`.
     pub(crate) out_of_service: AtomicBool,
     pub(crate) is_read_only: AtomicBool,

@@ -16,11 +16,13 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::file_handles::{Access, FileHandle};
 use crate::log::{Log, ReadOnly, Writer, count};
+use crate::offset_index::INDEX_SUFFIX;
 use crate::offsets::LogStartOffset;
 use crate::producer_snapshot;
 use crate::producer_state::{AppendOrigin, Check};
 use crate::recent::RecentBatch;
-use crate::segment::{IndexBuilder, Segment};
+use crate::segment::{IndexBuilder, LOG_SUFFIX, Segment};
+use crate::time_index::TIME_INDEX_SUFFIX;
 use crate::transaction_index;
 
 /// Slices that one system call takes: 1 MiB of 16 KiB chunks, and little enough for the stack.
@@ -491,8 +493,17 @@ impl Log {
             .map_err(|error| self.io_error("seal", old.base_offset, error))?;
         writer.producers.set_map_end_offset(base_offset);
         self.take_snapshot(writer)?;
-        let segment = Segment::create(self.place(base_offset), self.shared.segments.segment())
-            .map_err(|error| self.io_error("create", base_offset, error))?;
+        let place = self.place(base_offset);
+        let segment = Segment::create(place, self.shared.segments.segment()).map_err(|error| {
+            // The log may go on in the old one: an empty segment amid its records would hide them after a start.
+            if base_offset != old.base_offset {
+                for suffix in [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+                    // What stays is set aside by the start.
+                    let _ = self.shared.handles.disk().remove_file(&place.path(suffix));
+                }
+            }
+            self.io_error("create", base_offset, error)
+        })?;
         let segment = Arc::new(segment);
         {
             let mut segments = self.segments.write();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::config::LogConfig;
 use crate::error::{IoContext, StorageError};
 use crate::log::{Log, ReadOnly, Writer, count};
 use crate::offset_index::INDEX_SUFFIX;
@@ -84,10 +85,10 @@ impl Log {
     /// rolled first when it is due itself.
     ///
     /// # Errors
-    /// [`StorageError::Io`]; a file that cannot be removed is left over and named.
+    /// [`StorageError::Io`]; a file that cannot be removed is tried again by the next call.
     pub fn apply_retention(&self, now_ms: i64) -> Result<Retained, StorageError> {
         let config = self.config();
-        let doomed;
+        self.learn_ages(&config, now_ms);
         {
             let mut writer = self.writer.lock();
             if writer.closed {
@@ -108,9 +109,7 @@ impl Log {
                 let size = segment.size_bytes();
                 let is_due = next_base.is_some_and(|next| next <= log_start)
                     || (excess > 0 && excess >= size)
-                    || (config.delete
-                        && config.retention_ms >= 0
-                        && now_ms.saturating_sub(self.age_reference_ms(segment)) > config.retention_ms);
+                    || self.is_too_old(segment, &config, now_ms);
                 // An empty active segment has nothing to delete.
                 if !is_due || upper > high_watermark || (next_base.is_none() && size == 0) {
                     break;
@@ -118,48 +117,88 @@ impl Log {
                 excess = excess.saturating_sub(size);
                 due = index + 1;
             }
-            if due == 0 {
-                return Ok(Retained::default());
+            if due > 0 {
+                self.take_oldest(&mut writer, due, due == segments.len(), now_ms, &config)?;
             }
-            if due == segments.len() {
-                self.ensure_room_to_roll(&mut writer, now_ms)?;
-                let base_offset = self.log_end.load(Ordering::Relaxed);
-                self.roll_locked(&mut writer, base_offset, now_ms, &config)
-                    .map_err(|error| self.note_failure(&mut writer, "roll", error, now_ms))?;
+        }
+        self.remove_doomed()
+    }
+
+    /// Takes the oldest segments out of the list, after a roll where the active one is among them.
+    fn take_oldest(
+        &self,
+        writer: &mut Writer,
+        due: usize,
+        rolls: bool,
+        now_ms: i64,
+        config: &LogConfig,
+    ) -> Result<(), StorageError> {
+        if rolls {
+            self.ensure_room_to_roll(writer, now_ms)?;
+            let base_offset = self.log_end.load(Ordering::Relaxed);
+            self.roll_locked(writer, base_offset, now_ms, config)
+                .map_err(|error| self.note_failure(writer, "roll", error, now_ms))?;
+        }
+        // The log start comes first: a reader must never miss what it still counts as there.
+        let first_base = self.segments.read().get(due).map_or(0, |segment| segment.base_offset);
+        self.advance_log_start(writer, first_base);
+        let taken = self.take_out(|segments| segments.drain(..due).collect());
+        self.doomed.lock().extend(taken);
+        // Until the files are gone: a start that finds them must not let the log begin with them again.
+        self.log_dir.set_log_start(&self.topic_partition, Some(self.log_start_offset().get()));
+        Ok(())
+    }
+
+    /// Removes the files of the segments that were taken out of the list. What cannot be removed now is tried again by the
+    /// next call.
+    fn remove_doomed(&self) -> Result<Retained, StorageError> {
+        let mut retained = Retained::default();
+        let outcome = loop {
+            let _removing = self.removing.lock();
+            if self.is_out_of_service() {
+                // What is left goes with the directory, or at the next start.
+                break Ok(());
             }
-            // The log start comes first: a reader must never miss what it still counts as there.
-            let first_base = self.segments.read().get(due).map_or(0, |segment| segment.base_offset);
-            self.advance_log_start(&mut writer, first_base);
-            doomed = self.take_out(|segments| segments.drain(..due).collect());
-            // Until the files are gone: a start that finds them must not let the log begin with them again.
-            self.log_dir.set_log_start(&self.topic_partition, Some(self.log_start_offset().get()));
+            let Some(segment) = self.doomed.lock().pop_front() else { break Ok(()) };
+            if let Err(error) = self.delete_segment_files(&segment) {
+                self.doomed.lock().push_front(segment);
+                break Err(error);
+            }
+            tracing::info!(
+                partition = %self.topic_partition,
+                base_offset = segment.base_offset,
+                size_bytes = segment.size_bytes(),
+                "deleted a segment"
+            );
+            retained.deleted_segments += 1;
+            retained.deleted_bytes += segment.size_bytes();
+        };
+        count(&self.shared.counters.segments_deleted, retained.deleted_segments as u64);
+        outcome?;
+        let mut writer = self.writer.lock();
+        if !writer.closed {
+            let first_base = self.segments.read().first().map_or(0, |segment| segment.base_offset);
             let gone: Vec<i64> =
                 writer.snapshots.iter().copied().filter(|offset| *offset < first_base).collect();
             for offset in gone {
                 self.remove_snapshot(&mut writer, offset)?;
             }
+            self.note_log_start(&writer);
         }
-        let retained = Retained {
-            deleted_segments: doomed.len(),
-            deleted_bytes: doomed.iter().map(|segment| segment.size_bytes()).sum(),
-        };
-        for segment in &doomed {
-            tracing::info!(
-                partition = %self.topic_partition,
-                base_offset = segment.base_offset,
-                size_bytes = segment.size_bytes(),
-                "deleting a segment"
-            );
-            let _removing = self.removing.lock();
-            if self.is_out_of_service() {
-                // What is left goes with the directory, or at the next start.
-                break;
-            }
-            self.delete_segment_files(segment)?;
-        }
-        self.note_log_start(&self.writer.lock());
-        count(&self.shared.counters.segments_deleted, retained.deleted_segments as u64);
         Ok(retained)
+    }
+
+    /// Reads what is not known yet of the ages of old segments, or finds it again in them: not under the writer's lock.
+    fn learn_ages(&self, config: &LogConfig, now_ms: i64) {
+        let segments = self.all_segments();
+        let sealed = segments.split_last().map_or(&[][..], |(_, sealed)| sealed);
+        let _ = sealed.iter().find(|segment| !self.is_too_old(segment, config, now_ms));
+    }
+
+    fn is_too_old(&self, segment: &Segment, config: &LogConfig, now_ms: i64) -> bool {
+        config.delete
+            && config.retention_ms >= 0
+            && now_ms.saturating_sub(self.age_reference_ms(segment)) > config.retention_ms
     }
 
     fn ensure_room_to_roll(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {

@@ -9,7 +9,7 @@ use crate::file_handles::{Access, FileHandles};
 use crate::index_file::Place;
 use crate::log::{StorageCounters, count};
 use crate::producer_snapshot;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{ProducerState, seen_before_start};
 use crate::scan::{LOOKUP_WINDOW_BYTES, SCAN_WINDOW_BYTES, ScanError, Scanner};
 use crate::segment::{Find, LOG_SUFFIX, Segment};
 use crate::transaction_index::AbortedTxn;
@@ -110,9 +110,14 @@ impl ProducerLoader<'_> {
                             path = %place.path(LOG_SUFFIX).display(),
                             position,
                             reason,
-                            "producers of the batches behind a damaged one are not known"
+                            "producers of damaged batches are not known"
                         );
-                        break;
+                        let Some(behind) = segment.batch_behind(place, position, size).map_err(failed)?
+                        else {
+                            break;
+                        };
+                        scanner = Scanner::new(disk, &handle, &mut window, behind.position, size);
+                        continue;
                     }
                 };
                 if batch.header.base_offset >= end {
@@ -128,8 +133,7 @@ impl ProducerLoader<'_> {
                 } else {
                     None
                 };
-                // When it came is not known any more.
-                let seen_ms = batch.header.max_timestamp.min(self.now_ms);
+                let seen_ms = seen_before_start(batch.header.max_timestamp, self.now_ms, self.expiration_ms);
                 if let Some(completed) = state.apply(&batch.header, marker.as_ref(), seen_ms)
                     && let Some(aborted) = state.complete(&completed)
                 {

@@ -20,6 +20,15 @@ use crate::transaction_index::AbortedTxn;
 /// How many of its last batches a producer may send again.
 pub(crate) const BATCHES_TO_RETAIN: usize = 5;
 
+/// So long a producer is remembered after a start at least: it may send its last batch again, whose records may be of any time.
+const RETRY_MS: i64 = 10 * 60 * 1000;
+
+/// When a producer was seen last whose last batch has this timestamp: nobody knows any more, and a client may have chosen it.
+pub(crate) fn seen_before_start(timestamp: i64, now_ms: i64, expiration_ms: i64) -> i64 {
+    let at_least = now_ms.saturating_sub(expiration_ms).saturating_add(RETRY_MS.min(expiration_ms));
+    timestamp.min(now_ms).max(at_least)
+}
+
 /// How many producer ids all logs of a process remember, and how many they may.
 #[derive(Debug)]
 pub struct ProducerIdQuota {
@@ -459,16 +468,20 @@ impl ProducerState {
         entries
     }
 
-    /// Becomes what a snapshot at `offset` says. Expired producers are left out.
+    /// Becomes what a snapshot at `offset` says. Producers whose last batch has a timestamp long ago are left out where
+    /// there is no room for them.
     pub(crate) fn load(&mut self, offset: i64, entries: &[SnapshotEntry], now_ms: i64, expiration_ms: i64) {
         self.clear(offset);
         for loaded in entries {
             let has_txn = loaded.current_txn_first_offset >= 0;
-            if !has_txn && now_ms.saturating_sub(loaded.timestamp) >= expiration_ms {
+            if !has_txn
+                && now_ms.saturating_sub(loaded.timestamp) >= expiration_ms
+                && self.quota.used() + self.producers.len() >= self.quota.limit()
+            {
                 continue;
             }
             let mut entry = Box::new(ProducerEntry::empty());
-            entry.last_seen_ms = loaded.timestamp.min(now_ms);
+            entry.last_seen_ms = seen_before_start(loaded.timestamp, now_ms, expiration_ms);
             entry.producer_epoch = loaded.producer_epoch;
             entry.coordinator_epoch = loaded.coordinator_epoch;
             entry.last_timestamp = loaded.timestamp;

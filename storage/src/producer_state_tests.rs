@@ -129,8 +129,13 @@ fn a_snapshot_keeps_what_recognises_the_last_batch_and_forgets_the_expired() {
     assert_eq!(loaded.len(), 3);
     assert_eq!(loaded.first_unstable_offset(), Some(11));
     assert!(matches!(check(&loaded, &batch(1, 0, 0, 10, 12)), Ok(Check::Duplicate(_))));
+    // Producer 1 was silent for too long, or its records are of long ago; 3 has an open transaction.
     loaded.load(12, &entries, 2005, 1000);
-    assert_eq!(loaded.len(), 2, "producer 1 was silent for too long; 3 has an open transaction");
+    assert_eq!(loaded.len(), 3, "it may send its last batch again");
+    assert_eq!(loaded.remove_expired(3005, 1000), 2);
+    let mut full = ProducerState::new(ProducerIdQuota::new(1));
+    full.load(12, &entries, 2015, 1000);
+    assert_eq!(full.len(), 2, "one without room for it, one whose transaction is open");
 }
 
 #[test]

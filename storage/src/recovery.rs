@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{IoContext, StorageError};
 use crate::index_file::Place;
 use crate::leader_epoch::LeaderEpochs;
-use crate::log::{Log, LogOptions, LogShared, Turns, Writer, count};
+use crate::log::{Damage, Log, LogOptions, LogShared, Turns, Writer, count};
 use crate::log_append::jitter;
 use crate::log_dir::LogDir;
 use crate::partition_metadata;
@@ -80,7 +80,9 @@ impl Log {
             writer: Mutex::new(writer),
             epochs: Mutex::new(loaded.epochs),
             recent: Mutex::new(RecentBatches::default()),
-            damages: Mutex::new(Vec::new()),
+            has_damage: AtomicBool::new(!loaded.damages.is_empty()),
+            damages: Mutex::new(loaded.damages),
+            doomed: Mutex::default(),
             named_gaps: Mutex::new(Vec::new()),
             flush_turns: Turns::default(),
             log_start: AtomicI64::new(loaded.log_start),
@@ -91,7 +93,6 @@ impl Log {
             recovery_point: AtomicI64::new(loaded.recovery_point),
             last_flush_ms: AtomicI64::new(options.now_ms),
             last_append_ms: AtomicI64::new(options.now_ms),
-            has_damage: AtomicBool::new(false),
             // What a crash left unflushed is flushed soon, or a server that crashes again and again would check it anew
             // each time.
             flush_due: AtomicBool::new(loaded.recovery_point < loaded.log_end),
@@ -117,6 +118,7 @@ struct Loaded {
     touched: bool,
     is_new: bool,
     may_have_aborted: bool,
+    damages: Vec<Damage>,
 }
 
 /// What the steps of a start share.
@@ -164,13 +166,15 @@ impl<'a> Loader<'a> {
             let length = disk.length(&path).context("look at", &path)?;
             segments.push(Arc::new(Segment::existing(*base_offset, length, self.shared.segments.segment())));
         }
+        let mut window = vec![0; LOOKUP_WINDOW_BYTES];
+        self.set_given_up_rolls_aside(&mut segments, &mut window)?;
         let mut snapshots = files.snapshots;
         let mut epochs = self.load_epochs(&segments)?;
         let mut touched = is_new;
         let mut clean = self.options.clean;
         let mut recovery_point = self.options.recovery_point.max(0);
+        let mut damages = Vec::new();
 
-        let mut window = vec![0; LOOKUP_WINDOW_BYTES];
         let mut end = None;
         if clean && let Some(active) = segments.last() {
             match self.find_end(active, &mut window) {
@@ -194,7 +198,7 @@ impl<'a> Loader<'a> {
                         "the active segment does not end as a clean stop leaves it, checking it"
                     );
                     clean = false;
-                    recovery_point = active.base_offset;
+                    recovery_point = recovery_point.max(active.base_offset);
                 }
             }
         }
@@ -209,7 +213,14 @@ impl<'a> Loader<'a> {
             count(&self.shared.counters.logs_recovered, 1);
             window.resize(SCAN_WINDOW_BYTES, 0);
             checked_from = segments.get(flushed).map_or(0, |segment| segment.base_offset).max(recovery_point);
-            end = Some(self.check_tail(&mut segments, flushed, recovery_point, &mut epochs, &mut window)?);
+            end = Some(self.check_tail(
+                &mut segments,
+                flushed,
+                recovery_point,
+                &mut epochs,
+                &mut damages,
+                &mut window,
+            )?);
             touched = true;
         }
         drop(window);
@@ -260,6 +271,7 @@ impl<'a> Loader<'a> {
         epochs.truncate_from_start(log_start);
         epochs.write_if_missing(disk, dir)?;
 
+        recovery_files::remove_snapshots_above(disk, dir, &mut snapshots, log_end)?;
         let mut producers = ProducerState::new(Arc::clone(&self.shared.producer_ids));
         let found_aborted =
             self.load_producers(&mut producers, &mut snapshots, &segments, log_end, checked_from)?;
@@ -279,7 +291,39 @@ impl<'a> Loader<'a> {
             touched,
             is_new,
             may_have_aborted: files.has_transactions || found_aborted,
+            damages,
         })
+    }
+
+    /// A roll that failed may have left the empty file of the segment that it was to begin, and the log went on in the
+    /// one before it: such a file lies amid the records of that one, and would hide those behind its base offset.
+    fn set_given_up_rolls_aside(
+        &self,
+        segments: &mut Vec<Arc<Segment>>,
+        window: &mut [u8],
+    ) -> Result<(), StorageError> {
+        let mut index = 1;
+        while let Some(segment) = segments.get(index).cloned() {
+            let before = segments.get(index - 1).filter(|_| segment.size_bytes() == 0);
+            let end = match before.map(|before| self.find_end(before, window)) {
+                Some(Ok(end)) => end.next_offset,
+                Some(Err(FindError::Io(error))) => return Err(self.io("read", segment.base_offset, error)),
+                _ => segment.base_offset,
+            };
+            if end <= segment.base_offset {
+                index += 1;
+                continue;
+            }
+            tracing::warn!(
+                partition = %self.name(),
+                segment = segment.base_offset,
+                end_before = end,
+                "setting an empty segment aside that lies amid the records of the one before it"
+            );
+            recovery_files::set_aside(self.shared.handles.disk(), self.place(segment.base_offset))?;
+            segments.remove(index);
+        }
+        Ok(())
     }
 
     /// [`Segment::find_end`], with an index that leads astray rebuilt once.

@@ -172,6 +172,18 @@ pub(crate) fn set_aside(disk: &Disk, place: Place<'_>) -> Result<(), StorageErro
     Ok(())
 }
 
+/// Removes the snapshots above the end of the log: what was cut off may be written differently, and they would be taken for
+/// the truth once the log is that long again.
+pub(crate) fn remove_snapshots_above(
+    disk: &Disk,
+    dir: &Path,
+    snapshots: &mut Vec<i64>,
+    log_end: i64,
+) -> Result<(), StorageError> {
+    let beyond = snapshots.split_off(snapshots.partition_point(|offset| *offset <= log_end));
+    beyond.iter().try_for_each(|offset| remove(disk, &producer_snapshot::path(dir, *offset)))
+}
+
 /// Keeps the snapshots that belong to a segment, and the latest one if it lies behind all of them.
 pub(crate) fn remove_stray_snapshots(
     disk: &Disk,

@@ -7,11 +7,11 @@ use weir_protocol::records::{BatchHeader, HEADER_SIZE_BYTES};
 use crate::error::StorageError;
 use crate::file_handles::{Access, FileHandle};
 use crate::leader_epoch::LeaderEpochs;
-use crate::log::count;
+use crate::log::{Damage, MAX_DAMAGES, count};
 use crate::offset_index::OffsetPosition;
 use crate::recovery::Loader;
 use crate::recovery_files;
-use crate::scan::{LOOKUP_WINDOW_BYTES, ScanError, Scanner};
+use crate::scan::{LOOKUP_WINDOW_BYTES, ScanError, Scanner, StoredBatch};
 use crate::segment::{Find, FindError, IndexBuilder, LOG_SUFFIX, Segment};
 use crate::time_index::TimestampOffset;
 
@@ -30,6 +30,7 @@ impl Loader<'_> {
         flushed: usize,
         recovery_point: i64,
         epochs: &mut LeaderEpochs,
+        damages: &mut Vec<Damage>,
         window: &mut [u8],
     ) -> Result<(i64, IndexBuilder), StorageError> {
         let mut end = (segments.get(flushed).map_or(0, |segment| segment.base_offset), IndexBuilder::new());
@@ -52,7 +53,7 @@ impl Loader<'_> {
             } else {
                 None
             };
-            let checked = self.check_segment(&segment, from, epochs, window)?;
+            let checked = self.check_segment(&segment, from, recovery_point, epochs, damages, window)?;
             if checked.was_cut
                 && self.options.synced_appends
                 && segments.get(index + 1).is_some_and(|next| next.size_bytes() > 0)
@@ -150,7 +151,8 @@ impl Loader<'_> {
         walked.is_ok() && walked_times.is_ok() && offsets_grow && times_grow
     }
 
-    /// Looks behind a damaged place for a batch that belongs to this log: offsets that go on, and a CRC that is right.
+    /// Looks behind a damaged place for a batch that belongs to this log: offsets that go on, and a CRC that is right. Where
+    /// it begins, and with which offset.
     fn whole_batch_behind(
         &self,
         handle: &FileHandle,
@@ -158,7 +160,7 @@ impl Loader<'_> {
         position: u64,
         size: u64,
         expected: i64,
-    ) -> Result<Option<u64>, StorageError> {
+    ) -> Result<Option<(u64, i64)>, StorageError> {
         let disk = self.shared.handles.disk();
         let failed = |source| StorageError::Io { action: "read", path: handle.path().to_path_buf(), source };
         let mut small = [0; LOOKUP_WINDOW_BYTES];
@@ -181,7 +183,7 @@ impl Loader<'_> {
                     && batch.is_v2()
                     && scanner.crc_is_right(&batch).unwrap_or(false)
                 {
-                    return Ok(Some(at));
+                    return Ok(Some((at, header.base_offset)));
                 }
             }
             start += (length - HEADER_SIZE_BYTES + 1) as u64;
@@ -189,12 +191,46 @@ impl Loader<'_> {
         Ok(None)
     }
 
-    /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right.
+    /// The next batch of a segment, or why it is not right; `None` at the end.
+    fn next_right(
+        &self,
+        scanner: &mut Scanner<'_>,
+        base: i64,
+        expected: i64,
+    ) -> Result<Option<Result<StoredBatch, String>>, StorageError> {
+        let batch = match scanner.next_batch() {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+            Err(ScanError::Bad { reason, .. }) => return Ok(Some(Err(reason))),
+        };
+        let (first, last) = (batch.header.base_offset, batch.header.last_offset());
+        let fault = if batch.is_v2() && (first < expected || (first > expected && self.is_contiguous())) {
+            format!("offset {expected} should follow, not {first}")
+        } else if last < expected {
+            format!("offsets go back from {expected} to {last}")
+        } else if last - base > i64::from(i32::MAX) {
+            format!("offset {last} is too far from the segment's base {base}")
+        } else {
+            match scanner.crc_is_right(&batch) {
+                Ok(true) => return Ok(Some(Ok(batch))),
+                Ok(false) => "its CRC is wrong".to_owned(),
+                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
+                Err(ScanError::Bad { reason, .. }) => reason,
+            }
+        };
+        Ok(Some(Err(fault)))
+    }
+
+    /// Reads a segment from `from` on, rebuilds its indexes from there and cuts it where it stops being right. What was on
+    /// the disk before the crash is not cut off: damage below the recovery point is stepped over and noted.
     fn check_segment(
         &self,
         segment: &Segment,
         from: Option<u64>,
+        recovery_point: i64,
         epochs: &mut LeaderEpochs,
+        damages: &mut Vec<Damage>,
         window: &mut [u8],
     ) -> Result<Checked, StorageError> {
         let place = self.place(segment.base_offset);
@@ -208,12 +244,17 @@ impl Loader<'_> {
         if start > 0 {
             segment.offset_index.truncate_to_position(place, start).map_err(failed)?;
             let mut small = [0; LOOKUP_WINDOW_BYTES];
-            let end = segment
-                .find_end(place, start, self.is_contiguous(), &mut small)
-                .map_err(|error| self.io("read", base, std::io::Error::other(format!("{error:?}"))))?;
-            expected = end.next_offset;
+            // It is the recovery point that begins there, or the file ends.
+            expected = recovery_point;
+            match segment.find_end(place, start, self.is_contiguous(), &mut small) {
+                Ok(end) => index.largest = end.largest,
+                Err(FindError::Io(error)) => return Err(self.io("read", base, error)),
+                // Damage before it is no concern of the tail's.
+                Err(FindError::BadIndex(reason) | FindError::Bad { reason, .. }) => {
+                    tracing::warn!(partition = %self.name(), segment = base, reason, "damage below the recovery point");
+                }
+            }
             segment.time_index.truncate_to_offset(place, expected).map_err(failed)?;
-            index.largest = end.largest;
             if let Some(last) = segment.time_index.last(place).map_err(failed)?
                 && last.timestamp > index.largest.timestamp
             {
@@ -230,43 +271,58 @@ impl Loader<'_> {
         let interval = self.options.config.index_interval_bytes;
         let mut valid_end = start;
         let bad = loop {
-            let batch = match scanner.next_batch() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => break None,
-                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
-                Err(ScanError::Bad { reason, .. }) => break Some(reason),
-            };
-            let header = &batch.header;
-            let last = header.last_offset();
-            if batch.is_v2() {
-                let gap_allowed = !self.is_contiguous();
-                if header.base_offset < expected || (header.base_offset > expected && !gap_allowed) {
-                    break Some(format!("offset {expected} should follow, not {}", header.base_offset));
+            let reason = match self.next_right(&mut scanner, base, expected)? {
+                None => break None,
+                Some(Ok(batch)) => {
+                    let header = &batch.header;
+                    let epoch = header.partition_leader_epoch;
+                    if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
+                        epochs.assign(epoch, header.base_offset);
+                    }
+                    index
+                        .add(segment, place, header, batch.position, batch.size_bytes, interval)
+                        .map_err(failed)?;
+                    expected = header.next_offset();
+                    valid_end = batch.end();
+                    continue;
                 }
-            } else if last < expected {
-                break Some(format!("offsets go back from {expected} to {last}"));
+                Some(Err(reason)) => reason,
+            };
+            if expected >= recovery_point {
+                break Some(reason);
             }
-            if last - base > i64::from(i32::MAX) {
-                break Some(format!("offset {last} is too far from the segment's base {base}"));
+            let behind = self.whole_batch_behind(&handle, window, valid_end, size, expected)?;
+            let Some((at, next)) = behind.filter(|(_, next)| *next <= recovery_point) else {
+                break Some(reason);
+            };
+            tracing::error!(
+                partition = %self.name(),
+                segment = base,
+                position = valid_end,
+                first_offset = expected,
+                end_offset = next,
+                reason,
+                "a batch that was flushed is damaged"
+            );
+            count(&self.shared.counters.corrupt_batches, 1);
+            if damages.len() < MAX_DAMAGES {
+                damages.push(Damage {
+                    segment_base_offset: base,
+                    position: valid_end,
+                    first_offset: expected,
+                    end_offset: next,
+                    reason,
+                });
             }
-            match scanner.crc_is_right(&batch) {
-                Ok(true) => {}
-                Ok(false) => break Some("its CRC is wrong".to_owned()),
-                Err(ScanError::Io(error)) => return Err(self.io("read", base, error)),
-                Err(ScanError::Bad { reason, .. }) => break Some(reason),
-            }
-            let epoch = header.partition_leader_epoch;
-            if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest.epoch) {
-                epochs.assign(epoch, header.base_offset);
-            }
-            index.add(segment, place, header, batch.position, batch.size_bytes, interval).map_err(failed)?;
-            expected = last + 1;
-            valid_end = batch.end();
+            // An entry for the batch behind it, or no lookup would get there.
+            index.bytes_since_entry = u64::from(interval) + 1;
+            (valid_end, expected) = (at, next);
+            scanner = Scanner::new(disk, &handle, window, at, size);
         };
         count(&self.shared.counters.recovery_bytes, size - start);
         if let Some(reason) = &bad
             && self.options.synced_appends
-            && let Some(at) = self.whole_batch_behind(&handle, window, valid_end, size, expected)?
+            && let Some((at, _)) = self.whole_batch_behind(&handle, window, valid_end, size, expected)?
         {
             let path = place.path(LOG_SUFFIX);
             return Err(StorageError::CorruptFile {

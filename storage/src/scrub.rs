@@ -179,6 +179,7 @@ impl Scrubber {
         let handle = segment.handle(place, Access::Read).map_err(failed)?;
         let disk = place.handles.disk();
         let mut scanner = Scanner::new(disk, &handle, &mut self.window, self.cursor.position, size);
+        let longest_walk = LONGEST_WALK_BYTES.max(u64::from(log.config.read().index_interval_bytes) * 2);
         loop {
             if report.bytes >= max_bytes {
                 return Ok(false);
@@ -242,7 +243,7 @@ impl Scrubber {
             self.cursor.expected = header.next_offset();
             self.cursor.position = batch.end();
             if is_sealed && !self.cursor.index_is_bad {
-                check_entry(place, segment, &batch, &mut self.cursor);
+                check_entry(place, segment, &batch, longest_walk, &mut self.cursor);
             }
         }
     }
@@ -310,11 +311,13 @@ impl Scrubber {
 }
 
 /// Compares the next index entry with a batch that was just read.
-fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor: &mut Cursor) {
-    if batch.position - cursor.last_entry > LONGEST_WALK_BYTES {
-        // Entries that should be here are missing: no lookup fails, but each one walks too far.
-        cursor.index_is_bad = true;
-    }
+fn check_entry(
+    place: Place<'_>,
+    segment: &Segment,
+    batch: &StoredBatch,
+    longest_walk: u64,
+    cursor: &mut Cursor,
+) {
     let last = batch.header.last_offset();
     match cursor.pending_offset {
         Some(pending) if last == pending => cursor.pending_offset = None,
@@ -338,6 +341,10 @@ fn check_entry(place: Place<'_>, segment: &Segment, batch: &StoredBatch, cursor:
             }
         }
         Err(_) => cursor.index_is_bad = true,
+    }
+    if batch.position - cursor.last_entry > longest_walk {
+        // Entries that should be here are missing: no lookup fails, but each one walks too far.
+        cursor.index_is_bad = true;
     }
 }
 

@@ -483,3 +483,99 @@ fn waiting_flushes_are_served_together() {
     println!("{syncs} syncs, {joined} joined");
     assert!(syncs <= 400 && log.recovery_point().get() == 400);
 }
+
+#[test]
+fn a_roll_that_is_given_up_leaves_nothing_that_hides_records() {
+    for (suffix, remove_fails) in [(".index", false), (".timeindex", false), (".index", true), (".log", true)]
+    {
+        for (rolls_later, clean) in [(false, false), (false, true), (true, false), (true, true)] {
+            let which = format!("{suffix}, {remove_fails}, {rolls_later}, {clean}");
+            let home = Home::default();
+            let log = home.open(false);
+            let mut expected = Vec::new();
+            let append = |expected: &mut Vec<u8>| {
+                for _ in 0..5 {
+                    let batch = Batch::new(2, 100, NOW);
+                    let info = batch.append(&log).unwrap();
+                    expected.extend(batch.stored(info.first_offset, 0));
+                }
+            };
+            append(&mut expected);
+            home.faults.fail(&[Op::OpenWrite], suffix, EMFILE, 0);
+            if remove_fails {
+                home.faults.fail(&[Op::Remove], "", EIO, 0);
+            }
+            log.roll(NOW).unwrap_err();
+            home.faults.lift();
+            append(&mut expected);
+            if rolls_later {
+                log.roll(NOW).unwrap();
+                append(&mut expected);
+            }
+            assert_eq!(read_all(&log, 0).unwrap(), expected, "{which}");
+            if clean {
+                log.close(NOW, true).unwrap();
+            }
+            drop(log);
+            for _ in 0..2 {
+                let log = home.open(clean);
+                assert_eq!(read_all(&log, 0).unwrap(), expected, "{which}");
+                assert_eq!(log.shared.counters.gaps_found.load(Ordering::Relaxed), 0, "{which}");
+                if clean {
+                    log.close(NOW, true).unwrap();
+                }
+            }
+            let log = home.open(clean);
+            let end = log.log_end_offset().get();
+            assert_eq!(Batch::new(1, 10, NOW).append(&log).unwrap().first_offset, end, "{which}");
+        }
+    }
+}
+
+#[test]
+fn large_batches_and_wide_indexes_are_no_damage_of_an_index() {
+    let home = Home::new(LogConfig { segment_bytes: 5 << 20, ..LogConfig::default() });
+    let log = home.open(false);
+    for _ in 0..8 {
+        Batch::new(1, 1_400_000, NOW).append(&log).unwrap();
+    }
+    assert!(log.segment_count() > 2);
+    assert_eq!(scrub(&log).rebuilt, 0);
+    let wide = LogConfig { segment_bytes: 5 << 20, index_interval_bytes: 2 << 20, ..LogConfig::default() };
+    let home = Home::new(wide);
+    let log = home.open(false);
+    for _ in 0..40 {
+        Batch::new(1, 300_000, NOW).append(&log).unwrap();
+    }
+    assert!(log.segment_count() > 2);
+    assert_eq!(scrub(&log).rebuilt, 0);
+}
+
+#[test]
+fn segments_that_retention_cannot_remove_now_are_removed_later() {
+    let home = Home::small_segments(1000);
+    let log = home.open(false);
+    let mut config = (*log.config()).clone();
+    config.retention_ms = 1000;
+    log.set_config(std::sync::Arc::new(config));
+    for suffix in [".log", ".timeindex", ".snapshot"] {
+        while log.segment_count() < 5 {
+            Batch::new(1, 300, NOW - 5000).append(&log).unwrap();
+        }
+        home.faults.fail(&[Op::Remove], suffix, EROFS, 0);
+        log.apply_retention(NOW).unwrap_err();
+        assert_eq!(log.log_start_offset(), weir_storage::LogStartOffset(log.log_end_offset().get()));
+        home.faults.lift();
+        let retained = log.apply_retention(NOW).unwrap();
+        assert_eq!(retained.deleted_segments, if suffix == ".snapshot" { 0 } else { 5 }, "{suffix}");
+        let active = log.segments()[0].0;
+        let mut left = Vec::new();
+        for entry in std::fs::read_dir(home.dir()).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.starts_with('0') && !name.starts_with(&format!("{active:020}")) {
+                left.push(name);
+            }
+        }
+        assert!(left.is_empty(), "{suffix}: {left:?}");
+    }
+}

@@ -472,3 +472,127 @@ fn a_checkpointed_start_behind_the_end_empties_the_log_after_a_crash_and_is_igno
         assert_eq!(range, if clean { (0, 20) } else { (500, 500) });
     }
 }
+
+#[test]
+fn a_snapshot_above_the_end_of_a_cut_log_says_nothing_of_what_is_written_there_later() {
+    for clean in [false, true] {
+        let home = Home::small_segments(800);
+        let log = home.open(false);
+        let mut sequence = 0;
+        while log.segment_count() < 4 {
+            Batch::idempotent(3, 9, 2, sequence).append(&log).unwrap();
+            sequence += 3;
+        }
+        let segments = log.segments();
+        let snapshot = segments[3].0;
+        assert!(home.file(snapshot, ".snapshot").exists());
+        drop(log);
+        // A power cut took the end of an earlier segment.
+        let (base, size) = segments[2];
+        let file = std::fs::OpenOptions::new().write(true).open(home.file(base, ".log")).unwrap();
+        file.set_len(size - 1).unwrap();
+        let home = Home { config: LogConfig::default(), ..home };
+        let log = home.open(false);
+        let kept = log.active_producers()[0].last_sequence;
+        assert_eq!(i64::from(kept) + 1, log.log_end_offset().get());
+        assert!(log.log_end_offset().get() < snapshot);
+        while log.log_end_offset().get() < snapshot {
+            Batch::new(1, 10, NOW).append(&log).unwrap();
+        }
+        if clean {
+            log.close(NOW, true).unwrap();
+        }
+        let home = Home { recovery_point: log.flush(NOW).map_or(snapshot, |point| point.get()), ..home };
+        drop(log);
+        let log = home.open(clean);
+        assert_eq!(log.active_producers()[0].last_sequence, kept);
+        assert!(!Batch::idempotent(3, 9, 2, kept + 1).append(&log).unwrap().duplicate);
+    }
+}
+
+#[test]
+fn a_damaged_header_below_the_recovery_point_costs_no_record_behind_it() {
+    for (what, place) in [("magic", 16), ("length", 8), ("base offset", 7), ("last offset delta", 23)] {
+        for at in [3, 5] {
+            for interval in [300, 4096] {
+                for with_index in [true, false] {
+                    let home =
+                        Home::new(LogConfig { index_interval_bytes: interval, ..LogConfig::default() });
+                    let positions = ten_batches(&home);
+                    let path = home.file(0, ".log");
+                    flip(&path, positions[at] + place);
+                    if !with_index {
+                        std::fs::write(home.file(0, ".index"), b"").unwrap();
+                        std::fs::write(home.file(0, ".timeindex"), b"").unwrap();
+                    }
+                    let damaged = std::fs::read(&path).unwrap();
+                    let home = Home { recovery_point: 12, ..home };
+                    for start in 0..2 {
+                        let log = home.open(false);
+                        let which = format!("{what} of {at}, {interval}, {with_index}, start {start}");
+                        assert_eq!(log.log_end_offset().get(), 20, "{which}");
+                        assert_eq!(std::fs::read(&path).unwrap(), damaged, "{which}");
+                        for offset in [0, 2, 4, 13, 15, 17, 19] {
+                            let read = log.read(offset, 1, true, Isolation::LogEnd);
+                            let base = read.map(|read| read.base_offset);
+                            assert_eq!(base.unwrap(), offset / 2 * 2, "{which}, offset {offset}");
+                        }
+                        if start == 0 {
+                            log.read(2 * at as i64, 1, true, Isolation::LogEnd).unwrap_err();
+                        }
+                    }
+                    let log = home.open(false);
+                    assert_eq!(Batch::new(1, 5, NOW).append(&log).unwrap().first_offset, 20);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_damaged_after_a_clean_stop_costs_no_record_behind_it() {
+    for at in [7, 8] {
+        let home = Home::default();
+        let positions = ten_batches(&home);
+        home.open(false).close(NOW, true).unwrap();
+        flip(&home.file(0, ".log"), positions[at] + 8);
+        for recovery_point in [20, 0] {
+            let home_again = Home { recovery_point, root: tempfile::tempdir().unwrap(), ..Home::default() };
+            std::fs::create_dir(home_again.dir()).unwrap();
+            for entry in std::fs::read_dir(home.dir()).unwrap() {
+                let path = entry.unwrap().path();
+                std::fs::copy(&path, home_again.dir().join(path.file_name().unwrap())).unwrap();
+            }
+            let log = home_again.open(true);
+            // Without the checkpoint nobody knows that what is behind it was flushed.
+            let end = if recovery_point == 0 { 2 * at as i64 } else { 20 };
+            assert_eq!(log.log_end_offset().get(), end);
+            if recovery_point > 0 {
+                assert_eq!(log.read(19, 1, true, Isolation::LogEnd).unwrap().base_offset, 18);
+                log.read(2 * at as i64, 1, true, Isolation::LogEnd).unwrap_err();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_producer_of_old_records_is_recognised_after_a_start_too() {
+    const DAY_MS: i64 = 86_400_000;
+    for clean in [false, true] {
+        let home = Home::default();
+        let log = home.open(false);
+        let mut batch = Batch::idempotent(1, 9, 0, 0);
+        // Records of last year, copied from elsewhere.
+        (batch.header.base_timestamp, batch.header.max_timestamp) = (NOW - 365 * DAY_MS, NOW - 365 * DAY_MS);
+        batch.renew_crc();
+        batch.append(&log).unwrap();
+        if clean {
+            log.close(NOW, true).unwrap();
+        }
+        drop(log);
+        let log = home.open(clean);
+        assert_eq!(log.expire_producers(NOW + 60_000), 0);
+        assert!(batch.append(&log).unwrap().duplicate, "sent again because the answer was lost");
+        assert_eq!(log.expire_producers(NOW + DAY_MS), 1);
+    }
+}
