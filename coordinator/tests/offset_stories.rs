@@ -390,6 +390,30 @@ fn the_offsets_of_a_deleted_topic_go_even_if_the_first_try_fails_and_a_commit_is
 }
 
 #[test]
+fn while_the_log_takes_nothing_the_offsets_of_a_deleted_topic_are_tried_once_a_second() {
+    let mut broker = Broker::default();
+    broker.commit("a", "", -1, "orders", 1);
+    broker.writes_at_once = false;
+    let effects = broker.shard.topics_deleted(broker.now_ms, ["orders".to_owned()]);
+    broker.absorb(effects);
+    for _ in 0..5 {
+        assert_eq!(broker.held.len(), 1);
+        broker.finish_append(0, Err(AppendError::NotAvailable));
+        assert_eq!(broker.held.len(), 0, "it is tried again at once");
+        // Neither does another append bring it back before its time, nor another topic.
+        let commit = broker.commit("b", "", -1, "payments", 1);
+        broker.finish_append(0, Err(AppendError::NotAvailable));
+        assert!(broker.commit_error(commit).is_some());
+        let effects = broker.shard.topics_deleted(broker.now_ms, ["payments".to_owned()]);
+        broker.absorb(effects);
+        assert_eq!(broker.held.len(), 0);
+        broker.wait(1_000);
+    }
+    broker.finish_append(0, Ok(()));
+    assert_eq!(broker.offset("a", "orders"), None);
+}
+
+#[test]
 fn a_stable_group_survives_a_restart_with_its_members_and_a_fresh_session() {
     let mut broker = Broker::default();
     let ids = broker.stable_group("g", 2);

@@ -267,7 +267,9 @@ impl Shard {
 
     /// Writes tombstones for the offsets of deleted topics, as many as fit in one append.
     pub(crate) fn sweep(&mut self, effects: &mut Effects) {
-        if self.deleted_topics.is_empty() || self.is_sweeping {
+        // After a failure it is not tried again before its time, whatever else is appended.
+        let is_resting = self.resume_sweep_ms != i64::MAX;
+        if self.deleted_topics.is_empty() || self.is_sweeping || is_resting {
             return;
         }
         let deleted: HashMap<&str, i64> =

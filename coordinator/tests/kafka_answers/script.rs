@@ -194,6 +194,7 @@ pub(crate) fn run(peer: &mut dyn Peer) -> Vec<String> {
     the_life_of_a_group(&mut script);
     a_full_group(&mut script);
     static_members(&mut script);
+    members_that_never_come(&mut script);
     other_protocols(&mut script);
     script.lines
 }
@@ -298,6 +299,10 @@ fn the_life_of_a_group(script: &mut Script<'_>) {
         it.group_id = "g".to_owned();
         it.protocol_type = "connect".to_owned();
     });
+    let given = script.join("without an id to a stable group", who("g", "")).member_id;
+    script.leave("of a pending member of a stable group", "g", &[(&given, None)]);
+    script.heartbeat("of a member after a pending one has left", me, 1);
+    script.describe("of a group that a pending member has left", "g");
     script.join("of a stranger", who("g", "stranger"));
     script.join("of a stranger with an instance", of("g", "stranger", "i"));
     script.leave("of strangers", "g", &[("stranger", None), ("", None), ("", Some("i")), (&id, Some("i"))]);
@@ -378,6 +383,14 @@ fn static_members(script: &mut Script<'_>) {
     script.heartbeat("of the restarted one", of("st", &hand2, "hand"), 1);
     script.commit("of the restarted one", of("st", &hand2, "hand"), 1);
 
+    let mut request = script.join_request(of("st", "", "hand"));
+    request.protocols[0].1 = subscription(&["orders", "payments"]);
+    let hand3 = script
+        .ask("JoinGroup of a static follower with another subscription", Command::JoinGroup(request))
+        .member_id;
+    script.heartbeat("of it", of("st", &hand3, "hand"), 1);
+    script.describe("of its group", "st");
+
     let boss2 = script.join("of a restarted static leader", of("st", "", "boss")).member_id;
     script.sync("of the restarted leader", of("st", &boss2, "boss"), 1, &[]);
     let mut request = script.join_request(of("st", "", "boss"));
@@ -390,6 +403,27 @@ fn static_members(script: &mut Script<'_>) {
     script.commit("of the other static member", of("st", &boss3, "boss"), 1);
     script.join("of the other static member", of("st", &boss3, "boss"));
     script.join("without an id while the assignment is awaited", of("st", "", "boss"));
+}
+
+fn members_that_never_come(script: &mut Script<'_>) {
+    let given = script.join("without an id to a new group", who("p", "")).member_id;
+    script.delete_group("of a group that is only waited for", "p");
+    script.join("with an id of a deleted group", who("p", &given));
+    script.describe("of it", "p");
+
+    let given = script.join("without an id once more", who("p", "")).member_id;
+    let me = who("p", &given);
+    script.join("with the id", me);
+    script.sync("of the only member", me, 1, &[(&given, "all")]);
+    // The rebalance waits for a second member until that gives its id back.
+    let other = script.join("of another without an id", who("p", "")).member_id;
+    script.send_join("leader", me);
+    script.wait_until("p", "PreparingRebalance");
+    script.leave("of the one that is waited for", "p", &[(&other, None), (&other, None)]);
+    script.receive("JoinGroup that waited for it", "leader");
+    script.leave("of a member whose assignment is awaited", "p", &[(&given, None)]);
+    script.describe("of the group that it left", "p");
+    script.sync("of the member that left", me, 2, &[(&given, "all")]);
 }
 
 fn other_protocols(script: &mut Script<'_>) {
