@@ -77,7 +77,7 @@ pub fn apply_config_op(
             })?;
             let old = current.or(row.default).unwrap_or_default();
             let mut parts: Vec<&str> = old.split(',').filter(|part| !part.is_empty()).collect();
-            for part in value.split(',') {
+            for part in split_as_java(value) {
                 if operation == ConfigOp::Subtract {
                     if let Some(index) = parts.iter().position(|old| *old == part) {
                         parts.remove(index);
@@ -89,6 +89,13 @@ pub fn apply_config_op(
             Ok(Some(parts.join(",")))
         }
     }
+}
+
+/// The elements of a list as Java's `split` tells them: empty ones at the end are none, unless the whole text is empty.
+fn split_as_java(text: &str) -> impl Iterator<Item = &str> {
+    let is_list = text.is_empty() || text.contains(|c| c != ',');
+    let text = if text.is_empty() { text } else { text.trim_end_matches(',') };
+    text.split(',').filter(move |_| is_list)
 }
 
 /// Refuses a value that the memory plan of the running server has no room for.
@@ -314,6 +321,15 @@ mod tests {
             Some("delete,compact")
         );
         assert_eq!(op(Some("delete,compact"), ConfigOp::Subtract, "delete").as_deref(), Some("compact"));
+        for (value, appended) in [
+            ("compact,", "delete,compact"),
+            ("compact,,", "delete,compact"),
+            (",compact", "delete,,compact"),
+            (",", "delete"),
+            ("", "delete,"),
+        ] {
+            assert_eq!(op(None, ConfigOp::Append, value).as_deref(), Some(appended), "{value}");
+        }
         assert_eq!(op(Some("compact"), ConfigOp::Delete, "").as_deref(), None);
         assert_eq!(op(None, ConfigOp::Set, "compact").as_deref(), Some("compact"));
         let error =

@@ -163,14 +163,17 @@ impl Range {
                 _ => None,
             },
             Self::ThrottledReplicas => {
-                let fits = |text: &str| {
-                    text == "*"
-                        || text.split_once(':').is_some_and(|(partition, broker)| {
-                            partition.parse::<u32>().is_ok() && broker.parse::<u32>().is_ok()
-                        })
+                let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+                // As in Kafka, elements may be empty, and the literal stands alone.
+                let fits = |text: &String| {
+                    text.is_empty()
+                        || text
+                            .split_once(':')
+                            .is_some_and(|(partition, broker)| is_number(partition) && is_number(broker))
                 };
+                let is_all = |texts: &[String]| texts.concat() == "*";
                 match value {
-                    Value::List(texts) if !texts.iter().all(|text| fits(text)) => Some(
+                    Value::List(texts) if !texts.iter().all(fits) && !is_all(texts) => Some(
                         "must be the literal '*' or a list of replicas in the following format: \
                          [partitionId]:[brokerId],[partitionId]:[brokerId],..."
                             .to_owned(),
@@ -421,8 +424,20 @@ mod tests {
         let range = Range::parse("i{ES256,RS256}").unwrap();
         assert!(Value::parse("p", PropertyType::String, &range, "rs256").is_ok());
         let range = Range::parse("throttled").unwrap();
-        assert!(Value::parse("p", PropertyType::List, &range, "0:1,1:2").is_ok());
-        assert!(Value::parse("p", PropertyType::List, &range, "0:x").is_err());
+        for (text, is_taken) in [
+            ("0:1,1:2", true),
+            ("0:1,", true),
+            ("", true),
+            ("*", true),
+            ("0:x", false),
+            ("0:1,*", false),
+            ("*,*", false),
+            ("0:+1", false),
+            ("0:", false),
+        ] {
+            let taken = Value::parse("p", PropertyType::List, &range, text);
+            assert_eq!(taken.is_ok(), is_taken, "{text}: {taken:?}");
+        }
     }
 
     #[test]
