@@ -261,9 +261,18 @@ pub(crate) fn settle(
         } else if !dir.is_online() && dir.path().exists() {
             // There, and the system does not let us use it.
         } else {
-            dir.bring_in()?;
-            format(dir, &identity.cluster_id, node_id)?;
-            tracing::info!(dir = %dir.path().display(), "formatted a new log directory");
+            match dir
+                .bring_in()
+                .map_err(ServerError::from)
+                .and_then(|()| format(dir, &identity.cluster_id, node_id))
+            {
+                Ok(()) => tracing::info!(dir = %dir.path().display(), "formatted a new log directory"),
+                // As with one that is there and cannot be used: the others serve.
+                Err(error @ (ServerError::Storage(StorageError::Io { .. }) | ServerError::System { .. })) => {
+                    dir.mark_offline(error.to_string())
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     let directories: Vec<Uuid> = usable(logs).collect();

@@ -271,6 +271,29 @@ fn a_directory_that_vanishes_takes_no_writes_and_the_others_go_on_until_it_is_ba
 }
 
 #[test]
+fn a_directory_that_is_added_and_cannot_be_made_leaves_the_others_at_work() {
+    let root = tempfile::tempdir().unwrap();
+    let (a, b) = (root.path().join("a"), root.path().join("b"));
+    let one = format!("log.dirs={}", a.display());
+    let both = format!("{one},{}", b.display());
+    drop(Running::start(&one));
+    std::os::unix::fs::symlink(root.path().join("nothing"), &b).unwrap();
+    {
+        let running = Running::start(&both);
+        let mut client = running.client();
+        let described = client.call(&DescribeLogDirsRequest { topics: None, ..Default::default() }, 4);
+        let codes: Vec<ErrorCode> = described.results.iter().map(|dir| dir.error_code).collect();
+        assert_eq!(codes, [ErrorCode::NONE, ErrorCode::KAFKA_STORAGE_ERROR]);
+        client.create(&[("t", 2, &[])]);
+        assert_eq!(client.produce("t", 1, Codec::None, &[1]), 0);
+    }
+    std::fs::remove_file(&b).unwrap();
+    let running = Running::start(&both);
+    assert!(b.join("meta.properties").is_file(), "now it is made");
+    assert_eq!(running.client().produce("t", 1, Codec::None, &[2]), 1);
+}
+
+#[test]
 fn the_backlog_is_what_is_written_and_else_what_a_rush_of_clients_needs() {
     let told = |properties: &str| {
         let running = Running::start(properties);

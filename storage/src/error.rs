@@ -192,6 +192,14 @@ pub enum StorageError {
         /// The log directory.
         path: PathBuf,
     },
+    /// One log directory under two names.
+    #[error("{} and {} are the same directory: name it once", path.display(), other.display())]
+    DirNamedTwice {
+        /// The name that came second.
+        path: PathBuf,
+        /// The name that came first.
+        other: PathBuf,
+    },
     /// `meta.properties` is missing something, or belongs to another node or cluster.
     #[error("{}: {reason}", path.display())]
     MetaProperties {
@@ -256,6 +264,7 @@ impl StorageError {
             | Self::BatchTooLarge { .. }
             | Self::UnexpectedOffset { .. }
             | Self::DirLocked { .. }
+            | Self::DirNamedTwice { .. }
             | Self::MetaProperties { .. }
             | Self::TopicIdMismatch { .. }
             | Self::UnknownLog { .. }

@@ -170,6 +170,11 @@ pub fn parse_clean_shutdown(bytes: &[u8]) -> Option<i64> {
 /// The lock file of a directory that is in use, and what tells the directory from every other.
 type Lock = (File, (u64, u64));
 
+/// What tells a directory from every other, whatever it is called.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 /// Makes the directory if it is missing and takes its lock.
 fn acquire(disk: &Disk, path: &Path) -> Result<Lock, StorageError> {
     let made = disk.create_dir_all(path).map_err(|error| match error.kind() {
@@ -180,8 +185,7 @@ fn acquire(disk: &Disk, path: &Path) -> Result<Lock, StorageError> {
     });
     made.context("create", path)?;
     let lock_path = path.join(LOCK_FILE);
-    let metadata = std::fs::metadata(path).context("look at", path)?;
-    let identity = (metadata.dev(), metadata.ino());
+    let identity = identity(path).context("look at", path)?;
     // The table comes first: opening and closing the file would drop the lock that this process may hold.
     if !LOCKED.lock().insert(identity) {
         return Err(StorageError::DirLocked { path: path.to_path_buf() });
@@ -248,7 +252,8 @@ impl LogDir {
     /// place. See [`Self::bring_in`].
     ///
     /// # Errors
-    /// As [`Self::lock`]; [`StorageError::Io`] only when a first start meets it, or every directory does.
+    /// As [`Self::lock`]; [`StorageError::Io`] only when a first start meets it, or every directory does;
+    /// [`StorageError::DirNamedTwice`].
     pub fn lock_all(disk: &Disk, paths: &[PathBuf]) -> Result<Vec<Self>, StorageError> {
         let is_first = !paths.iter().any(|path| path.join(META_PROPERTIES).exists());
         let mut failure = None;
@@ -258,6 +263,19 @@ impl LogDir {
                 std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
             dirs.push(match Self::take_lock(disk, path, is_first || !is_missing) {
                 Ok(dir) => dir,
+                Err(error @ StorageError::DirLocked { .. }) => {
+                    let same = identity(path).ok().and_then(|own| {
+                        dirs.iter().find(|dir: &&Self| {
+                            dir.lock.lock().as_ref().is_some_and(|(_, other)| *other == own)
+                        })
+                    });
+                    return Err(match same {
+                        None => error,
+                        Some(dir) => {
+                            StorageError::DirNamedTwice { path: path.clone(), other: dir.path.clone() }
+                        }
+                    });
+                }
                 Err(error @ StorageError::Io { .. }) if !is_first => {
                     let dir = Self::without_lock(disk, path);
                     dir.mark_offline(error.to_string());
@@ -590,6 +608,19 @@ mod tests {
         }
         drop(first);
         LogDir::lock(&Disk::new(), dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_named_twice_is_not_said_to_be_in_use_by_others() {
+        let root = tempfile::tempdir().unwrap();
+        let (plain, link) = (root.path().join("a"), root.path().join("link"));
+        std::os::unix::fs::symlink(&plain, &link).unwrap();
+        for other in [root.path().join("../").join(root.path().file_name().unwrap()).join("a"), link] {
+            let error = LogDir::lock_all(&Disk::new(), &[plain.clone(), other.clone()]).unwrap_err();
+            let wanted = format!("{} and {} are the same directory", other.display(), plain.display());
+            assert!(error.to_string().starts_with(&wanted), "{error}");
+        }
+        LogDir::lock(&Disk::new(), &plain).unwrap();
     }
 
     #[test]

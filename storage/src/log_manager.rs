@@ -270,17 +270,13 @@ impl LogManager {
         let opened = Mutex::new(Vec::with_capacity(jobs.len()));
         let failed = Mutex::new(Vec::new());
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..self.recovery_threads.min(jobs.len().max(1)) {
-                scope.spawn(|| {
-                    while let Some((dir, options)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        match Log::open(Arc::clone(&self.shared), Arc::clone(dir), options.clone()) {
-                            Ok(log) => opened.lock().push(log),
-                            Err(error) => failed.lock().push((Arc::clone(dir), options.clone(), error)),
-                        }
-                        progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
-                    }
-                });
+        on_threads(self.recovery_threads.min(jobs.len()), || {
+            while let Some((dir, options)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match Log::open(Arc::clone(&self.shared), Arc::clone(dir), options.clone()) {
+                    Ok(log) => opened.lock().push(log),
+                    Err(error) => failed.lock().push((Arc::clone(dir), options.clone(), error)),
+                }
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
             }
         });
         let opened = opened.into_inner();
@@ -795,16 +791,12 @@ impl LogManager {
         let one_by_one = to_sync <= SYNC_ONE_BY_ONE;
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..self.recovery_threads.min(logs.len().max(1)) {
-                scope.spawn(|| {
-                    while let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if let Err(error) = log.close(now_ms, one_by_one) {
-                            tracing::warn!(partition = %log.topic_partition(), %error, "cannot close the log");
-                            failure.lock().get_or_insert(error);
-                        }
-                    }
-                });
+        on_threads(self.recovery_threads.min(logs.len()), || {
+            while let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = log.close(now_ms, one_by_one) {
+                    tracing::warn!(partition = %log.topic_partition(), %error, "cannot close the log");
+                    failure.lock().get_or_insert(error);
+                }
             }
         });
         if !dir.is_online() {
@@ -838,6 +830,20 @@ impl LogManager {
         let all: usize = logs.values().map(|log| log.memory_bytes()).sum();
         table + all + self.shared.handles.memory_bytes()
     }
+}
+
+/// Runs `work` on this thread and on as many others as make `threads` of them. Those that the system refuses are done
+/// without.
+fn on_threads(threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, &work) {
+                tracing::warn!(%error, "fewer threads than there could be work on the logs");
+                break;
+            }
+        }
+        work();
+    });
 }
 
 fn digest_of(offsets: &OffsetMap) -> u64 {
