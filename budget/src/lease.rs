@@ -138,7 +138,7 @@ pub struct BudgetReport {
     pub limit: u64,
     /// Leased bytes; for a budget with children, theirs too.
     pub used: u64,
-    /// Most bytes leased at once since the start.
+    /// Most bytes leased at once since the start; for a budget with children no less than the most that one of them had.
     pub peak: u64,
     /// Requests that wait now.
     pub waiters: usize,
@@ -367,7 +367,8 @@ impl Budget {
         let below: Vec<BudgetReport> = children.iter().flat_map(|child| child.report(oldest)).collect();
         own.used +=
             below.iter().filter(|r| r.name.matches('/').count() == depth).map(|r| r.used).sum::<u64>();
-        own.peak = own.peak.max(own.used);
+        // What those below held at once nobody counts; it was no less than the most that one of them held.
+        own.peak = below.iter().map(|r| r.peak).fold(own.peak.max(own.used), u64::max);
         let mut all = vec![own];
         all.extend(below);
         all
@@ -714,6 +715,15 @@ mod tests {
         drop(rest);
         assert_eq!(budget.used(), 0);
         assert_eq!(budget.report(0)[0].peak, 90);
+    }
+
+    #[test]
+    fn a_parent_has_no_smaller_peak_than_its_children() {
+        let root = Budget::root("root", 100);
+        let child = root.child("a", 60).unwrap();
+        drop(child.try_lease(50, WHO).unwrap());
+        let peaks: Vec<u64> = root.report(0).iter().map(|report| report.peak).collect();
+        assert_eq!(peaks, [50, 50]);
     }
 
     #[test]

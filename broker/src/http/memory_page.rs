@@ -7,8 +7,9 @@
 //!   that no lease covered at any instant: what the fixed terms of the plan must cover)
 //! - `chunk_pool`: `idle`
 //! - `plan`: `sum` and `terms` of `name`, `bytes`, `reason`, `property`
-//! - `budgets`: parents first; `name`, `limit`, `used`, `peak`, `waiters`, `waited` (requests that ever waited), `dry`
-//!   (time during which somebody waited), `oldest` of `what`, `connection`, `peer` (null if gone or not one), `bytes`, `age`
+//! - `budgets`: parents first; `name`, `limit`, `used`, `peak` (of a parent: no less than this), `waiters`, `waited` (requests
+//!   that ever waited), `dry` (time during which somebody waited), `oldest` of `what`, `connection`, `peer` (null if gone or
+//!   not one), `bytes`, `age`
 //! - `connections`: `open`, `limit`, `accepted`, `refused`, `stalled`, `idled`
 //! - `traffic`: `requests`, `bytes_in`, `bytes_out`, `messages_in` since the start
 //! - `limits_reached`: property to number of times

@@ -101,12 +101,14 @@ fn split_as_java(text: &str) -> impl Iterator<Item = &str> {
 /// Refuses a value that the memory plan of the running server has no room for.
 pub(super) fn check_ceilings(broker: &BrokerConfig, name: &str, value: &Value) -> Result<(), MetadataError> {
     let ceilings = broker.ceilings();
-    let (limit, what, property) = match name {
+    let (limit, what, property, also) = match name {
         // Kafka's default stands for no limit of one's own.
         "max.connections" if *value == Value::Int(i32::MAX) => return Ok(()),
-        "max.connections" => (ceilings.connections, "connections", name),
+        "max.connections" => {
+            (ceilings.connections, "connections", name, " and the limit on descriptors (ulimit -n)")
+        }
         "message.max.bytes" | "max.message.bytes" => {
-            (ceilings.batch_bytes, "bytes of one batch", "message.max.bytes")
+            (ceilings.batch_bytes, "bytes of one batch", "message.max.bytes", "")
         }
         _ => return Ok(()),
     };
@@ -116,8 +118,8 @@ pub(super) fn check_ceilings(broker: &BrokerConfig, name: &str, value: &Value) -
                 name: name.to_owned(),
                 value: value.to_string(),
                 reason: format!(
-                    "there is room for {limit} {what} in memory.budget.bytes={}; {property}={wanted} at a start makes that \
-                     room, with a larger budget where it then does not fit",
+                    "there is room for {limit} {what} in memory.budget.bytes={}{also}; {property}={wanted} at a start makes \
+                     that room, with larger ones where it then does not fit",
                     broker.memory_budget_bytes()
                 ),
             })
@@ -381,6 +383,7 @@ mod tests {
         let check = |name: &str, value: &str| validate_broker_configs(&broker, &map(&[(name, value)]), false);
         let message = check("max.connections", "1001").unwrap_err().kafka_message();
         assert!(message.contains("1001") && message.contains("room for 1000 connections"), "{message}");
+        assert!(message.contains("ulimit -n"), "descriptors may be what there is too little of: {message}");
         for (name, value) in [
             ("max.connections", "1000"),
             ("max.connections", "2147483647"),
