@@ -61,6 +61,8 @@ pub(crate) struct Broker {
     /// What the group coordinator tells, which members can cause at will.
     pub(crate) group_complaints: Complaints,
     pub(crate) limit_complaints: LimitComplaints,
+    /// What is said of topics that come and go and of configs that change.
+    pub(crate) change_notes: Complaints,
     pub(crate) cluster_id: String,
     pub(crate) node_id: i32,
     pub(crate) rack: Option<String>,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the image that requests see is replaced last, so what it names is there.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -34,7 +35,8 @@ impl Publisher for ServerPublisher {
     }
 
     fn publish(&mut self, old: &MetadataImage, new: &MetadataImage) {
-        self.0.follow(old, new);
+        let delta = self.0.follow(old, new);
+        self.0.tell_of_changes(&delta, new);
     }
 
     fn follow_up(&mut self, image: &MetadataImage) -> Vec<VersionedRecord> {
@@ -69,8 +71,8 @@ impl Publisher for ServerPublisher {
 }
 
 impl Broker {
-    /// Follows the metadata from `old` to `new`.
-    pub(crate) fn follow(&self, old: &MetadataImage, new: &MetadataImage) {
+    /// Follows the metadata from `old` to `new`; returns the difference.
+    pub(crate) fn follow(&self, old: &MetadataImage, new: &MetadataImage) -> MetadataDelta {
         let _turn = self.following.lock();
         let delta = MetadataDelta::between(old, new);
         if delta.broker_configs_changed(self.node_id) {
@@ -111,6 +113,47 @@ impl Broker {
         self.image_changes.fetch_add(1, Ordering::Relaxed);
         if !delta.topics_deleted.is_empty() {
             self.groups.topics_deleted(self, delta.topics_deleted.iter().map(|topic| topic.name.to_string()));
+        }
+        delta
+    }
+
+    /// Says in the log what administrators changed, and clients that have topics made: a few lines a second.
+    fn tell_of_changes(&self, delta: &MetadataDelta, new: &MetadataImage) {
+        let say = || self.change_notes.allow();
+        for topic in &delta.topics_deleted {
+            if let Some(unsaid) = say() {
+                tracing::info!(topic = &*topic.name, id = %topic.id, unsaid, "topic deleted");
+            }
+        }
+        for topic in &delta.topics_created {
+            if let Some(unsaid) = say() {
+                let partitions = new.topics().by_id(topic.id).map_or(0, |topic| topic.partitions().len());
+                tracing::info!(topic = &*topic.name, id = %topic.id, partitions, unsaid, "topic created");
+            }
+        }
+        let created: HashSet<_> = delta.topics_created.iter().map(|topic| topic.id).collect();
+        let grown: BTreeSet<_> =
+            delta.partitions_created.iter().map(|partition| partition.topic_id).collect();
+        for topic in grown.iter().filter(|id| !created.contains(id)).filter_map(|id| new.topics().by_id(*id))
+        {
+            if let Some(unsaid) = say() {
+                let partitions = topic.partitions().len();
+                tracing::info!(topic = topic.name(), partitions, unsaid, "topic has more partitions");
+            }
+        }
+        let is_known = |name: &str| new.topics().by_name(name).is_some_and(|it| !created.contains(&it.id()));
+        for changed in &delta.configs_changed {
+            let kind = match changed.resource_type {
+                resource_type::TOPIC if !is_known(&changed.name) => continue,
+                resource_type::TOPIC => "topic",
+                resource_type::BROKER if changed.name.is_empty() => "all brokers",
+                resource_type::BROKER => "broker",
+                resource_type::GROUP => "group",
+                _ => "client metrics",
+            };
+            if let Some(unsaid) = say() {
+                tracing::info!(of = kind, name = changed.name, unsaid, "configs changed");
+            }
         }
     }
 

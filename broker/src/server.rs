@@ -333,6 +333,7 @@ impl Server {
             storage_complaints: Complaints::new(),
             group_complaints: Complaints::new(),
             limit_complaints: LimitComplaints::default(),
+            change_notes: Complaints::new(),
             image: ArcSwap::from_pointee(MetadataImage::empty()),
             image_changes: AtomicU64::new(0),
             following: parking_lot::Mutex::default(),
@@ -364,7 +365,13 @@ impl Server {
         }
         for (index, socket) in sockets.into_iter().enumerate() {
             let listener = &broker.listeners[index];
-            tracing::info!(listener = listener.name, address = %display_address(&socket), "listening");
+            tracing::info!(
+                listener = listener.name,
+                address = %display_address(&socket),
+                // Where clients go after their first answer: the usual reason why they get no second one.
+                advertised = format!("{}:{}", listener.host, listener.port),
+                "listening"
+            );
             let accepting = accept_all(Arc::clone(&broker), socket, index, options);
             tasks.push(broker.failure.watch("a listener", accepting));
         }
@@ -543,7 +550,13 @@ fn open_metadata_log(
     }
     match unsupported_features(log.image()).filter(|_| !log.image().is_empty()) {
         Some(reason) => {
-            Err(ServerError::Identity(format!("the metadata log in {}: {reason}", dir.path().display())))
+            let is_unused = log.image().topics().is_empty();
+            let instead = "; it has no topic yet: an empty directory in its place is formatted by the start";
+            Err(ServerError::Identity(format!(
+                "the metadata log in {}: {reason}{}",
+                dir.path().display(),
+                if is_unused { instead } else { "" }
+            )))
         }
         None => Ok(log),
     }
