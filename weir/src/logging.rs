@@ -52,9 +52,7 @@ impl LogOptions {
             .with_writer(std::io::stderr)
             .log_internal_errors(false);
         let started = match self.log_format {
-            LogFormat::Text => {
-                lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()
-            }
+            LogFormat::Text => lines.with_ansi(crate::terminal::wants_colour(&std::io::stderr())).try_init(),
             LogFormat::Json => lines.json().flatten_event(true).try_init(),
         };
         started.map_err(|error| format!("cannot start the log: {error}"))

@@ -10,6 +10,7 @@ mod demo;
 mod load;
 mod log_dump;
 mod logging;
+mod terminal;
 
 use std::io::Write;
 use std::process::ExitCode;

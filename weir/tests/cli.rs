@@ -65,6 +65,9 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["plan", "--format", "xml"], "text, json"),
         (&["bench", "produce", "--acks", "2"], "0, 1, -1, all"),
         (&["bench", "produce", "--record-size", "0"], "--record-size"),
+        (&["bench", "produce", "--throughput", "0"], "-1 for no limit"),
+        (&["bench", "produce", "--throughput=-2"], "-1 for no limit"),
+        (&["bench", "fetch", "--repeat"], "--num-records <COUNT>|--seconds <SECONDS>"),
         (&["log", "dump"], "<FILE|DIR>"),
         (&["doctor"], "<FILE|DIR>"),
         (&["doctor", "heap.hprof", "--format", "xml"], "text, html, json"),
@@ -395,6 +398,10 @@ fn what_is_no_file_of_a_log_directory_is_no_success() {
     let output = weir(&["log", "dump", &foreign, &format!("{path}/missing")]);
     assert_eq!(reason(&output), "weir: 2 faults in 2 files");
     assert_eq!(stdout(&output).matches("  NOT READ: ").count(), 2, "{}", stdout(&output));
+    let pipe = dir.path().join("00000000000000000000.log");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let output = weir(&["log", "dump", path]);
+    assert_eq!(reason(&output), "weir: 1 fault in 1 file", "a pipe is not waited for");
 }
 
 #[test]

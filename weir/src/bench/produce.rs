@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use weir_protocol::records::{BatchBuilder, Codec};
 
-use super::target::{Leader, connect_first, leaders, wait_for};
+use super::target::{LATEST, Leader, connect_first, ends, leaders, wait_for};
 use super::{Lane, Lanes, Report};
 use crate::load::LoadError;
-use crate::load::produce::{AnswerReader, ProduceWriter, pipeline};
+use crate::load::produce::{AnswerReader, ProduceWriter, pipeline, unpipeline};
 
 /// What the framing of a record may take beside its value.
 const RECORD_OVERHEAD_BYTES: usize = 24;
@@ -201,11 +201,16 @@ async fn run(
 ) -> Result<(), LoadError> {
     let under_way = Arc::new(Semaphore::new(if options.acks == 0 { UNANSWERED } else { options.in_flight }));
     let (sender, receiver) = mpsc::unbounded_channel();
-    let answers =
-        async { if options.acks == 0 { Ok(()) } else { read_answers(lane, reader, receiver).await } };
+    if options.acks == 0 {
+        let (topic, partitions) = (Arc::clone(&share.topic), share.partitions.clone());
+        let writer = send_requests(lane, batches, options, share, began, writer, under_way, sender).await?;
+        // What fills the buffers of the sockets is not taken yet.
+        let mut client = unpipeline(writer, reader)?;
+        return ends(&mut client, &topic, &partitions, LATEST).await.map(drop);
+    }
     let requests = send_requests(lane, batches, options, share, began, writer, under_way, sender);
-    let (sent, answered) = tokio::join!(requests, answers);
-    answered.and(sent)
+    let (sent, answered) = tokio::join!(requests, read_answers(lane, reader, receiver));
+    answered.and(sent.map(drop))
 }
 
 /// Ends when the channel is closed and everything that was sent is answered.
@@ -243,7 +248,7 @@ async fn send_requests(
     mut writer: ProduceWriter,
     under_way: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<Sent>,
-) -> Result<(), LoadError> {
+) -> Result<ProduceWriter, LoadError> {
     let gap = share.rate.map(|rate| Duration::from_secs_f64(1.0 / rate));
     let due_at = |n: u64| match share.rate {
         Some(rate) => began + Duration::from_secs_f64((n as f64 + share.phase) / rate),
@@ -265,10 +270,10 @@ async fn send_requests(
             }
         }
         let ready = Instant::now();
-        let Ok(permit) = Arc::clone(&under_way).acquire_owned().await else { return Ok(()) };
+        let Ok(permit) = Arc::clone(&under_way).acquire_owned().await else { return Ok(writer) };
         if sender.is_closed() && options.acks != 0 {
             // The reader has said why.
-            return Ok(());
+            return Ok(writer);
         }
         let built = if count as usize == batches.full { None } else { Some(batches.build(count as usize)?) };
         let batch = built.as_ref().unwrap_or(&batches.whole);
@@ -290,9 +295,5 @@ async fn send_requests(
         }
         sent += count;
     }
-    if options.acks == 0 {
-        // The broker has read everything once it answers on the same connection or closes it.
-        drop(writer);
-    }
-    Ok(())
+    Ok(writer)
 }

@@ -73,7 +73,7 @@ pub(super) async fn leaders(
                 None => return Err(format!("there is no topic {topic}")),
             },
             // A new topic is not known everywhere at once.
-            Err(code) if Instant::now() > deadline => {
+            Err(code) if !code.is_retriable() || Instant::now() > deadline => {
                 return Err(format!("topic {topic} has no leaders: {code}"));
             }
             Err(_) => tokio::time::sleep(REST).await,

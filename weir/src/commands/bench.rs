@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use weir_protocol::records::Codec;
 
 use super::print;
@@ -57,7 +57,7 @@ struct ProduceArguments {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
     /// Records a second, of all producers together; -1 for as many as the broker takes
-    #[arg(long, visible_alias = "rate", default_value_t = -1.0, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "rate", default_value_t = -1.0, value_name = "RATE", allow_negative_numbers = true, value_parser = throughput)]
     throughput: f64,
     /// When a record is acknowledged: 0, 1 or all
     #[arg(long, default_value = "all", value_parser = ["0", "1", "-1", "all"], allow_negative_numbers = true)]
@@ -77,6 +77,7 @@ struct ProduceArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("end").args(["num_records", "seconds"]).multiple(true))]
 struct FetchArguments {
     #[command(flatten)]
     target: Target,
@@ -93,7 +94,7 @@ struct FetchArguments {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
     /// Begin again at the end, until --seconds or --num-records
-    #[arg(long)]
+    #[arg(long, requires = "end")]
     repeat: bool,
 }
 
@@ -118,6 +119,12 @@ impl From<CompressionType> for Codec {
     }
 }
 
+/// Records a second, or -1.
+fn throughput(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate == -1.0 || (*rate > 0.0 && rate.is_finite()));
+    rate.ok_or_else(|| "expected records a second above 0, or -1 for no limit".to_owned())
+}
+
 /// Runs the load and prints what came of it. Fails when a request failed.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -126,11 +133,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     let (report, format) = match &arguments.command {
         Command::Produce(produce) => {
-            let options = produce_options(produce)?;
+            let options = produce_options(produce);
             (runtime.block_on(bench::produce(&options))?, &produce.target.format)
         }
         Command::Fetch(fetch) => {
-            let options = fetch_options(fetch)?;
+            let options = fetch_options(fetch);
             (runtime.block_on(bench::fetch(&options))?, &fetch.target.format)
         }
     };
@@ -141,18 +148,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     report.fault().map_or(Ok(()), Err)
 }
 
-fn produce_options(arguments: &ProduceArguments) -> Result<ProduceOptions, String> {
-    let rate = match arguments.throughput {
-        -1.0 => None,
-        rate if rate > 0.0 && rate.is_finite() => Some(rate),
-        rate => {
-            return Err(format!(
-                "--throughput {rate}: expected records a second above 0, or -1 for no limit"
-            ));
-        }
-    };
+fn produce_options(arguments: &ProduceArguments) -> ProduceOptions {
+    let rate = Some(arguments.throughput).filter(|rate| *rate > 0.0);
     let seconds = arguments.seconds.or(if arguments.num_records.is_none() { Some(10) } else { None });
-    Ok(ProduceOptions {
+    ProduceOptions {
         bootstrap: arguments.target.bootstrap_server.clone(),
         topic: arguments.target.topic.clone(),
         partitions: arguments.partitions,
@@ -170,14 +169,11 @@ fn produce_options(arguments: &ProduceArguments) -> Result<ProduceOptions, Strin
         rate,
         records: arguments.num_records,
         time: seconds.map(Duration::from_secs),
-    })
+    }
 }
 
-fn fetch_options(arguments: &FetchArguments) -> Result<FetchOptions, String> {
-    if arguments.repeat && arguments.seconds.is_none() && arguments.num_records.is_none() {
-        return Err("--repeat needs --seconds or --num-records to come to an end".to_string());
-    }
-    Ok(FetchOptions {
+fn fetch_options(arguments: &FetchArguments) -> FetchOptions {
+    FetchOptions {
         bootstrap: arguments.target.bootstrap_server.clone(),
         topic: arguments.target.topic.clone(),
         consumers: arguments.consumers as usize,
@@ -185,5 +181,5 @@ fn fetch_options(arguments: &FetchArguments) -> Result<FetchOptions, String> {
         records: arguments.num_records,
         time: arguments.seconds.map(Duration::from_secs),
         repeat: arguments.repeat,
-    })
+    }
 }

@@ -1,6 +1,5 @@
 //! `weir demo`: the main job in a minute, without any client installed.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::print;
 use crate::demo::{self, Options};
+use crate::terminal;
 
 /// Arguments of `weir demo`.
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     })?;
     match arguments.format.as_str() {
         "json" => print(&format!("{:#}\n", report.json()))?,
-        _ => print(&report.text(std::io::stdout().is_terminal()))?,
+        _ => print(&report.text(terminal::width(), terminal::wants_colour(&std::io::stdout())))?,
     }
     if let Some(path) = &arguments.html {
         std::fs::write(path, report.html()).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     let loaded = arguments.properties.load()?;
     for note in loaded.notes.iter().filter(|note| note.level == NoteLevel::Warning) {
-        let _ = writeln!(std::io::stderr(), "weir: {note}");
+        let _ = writeln!(std::io::stderr(), "weir: {}", crate::harmless(&note.to_string()));
     }
     let layout = weir_broker::plan_of(&loaded.config).map_err(|error| error.to_string())?;
     if arguments.format == "json" {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comfy_table::{Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::attack::{Attacked, Behaved, Outcome, Plan};
@@ -171,16 +171,18 @@ impl Report {
         ]
     }
 
-    /// Table, chart and verdict for a terminal.
-    pub(crate) fn text(&self, colours: bool) -> String {
+    /// Table, chart and verdict for a terminal of so many columns.
+    pub(crate) fn text(&self, columns: usize, colours: bool) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_FULL_CONDENSED);
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
         table.set_header(["", "how much", "outcome", "speed"]);
         table.add_rows(self.rows());
         let mark = if self.faults().is_empty() { "✔" } else { "✘" };
         format!(
             "{table}\n\n{}\n{mark} {}\n",
-            chart::draw(&self.memory, self.limit(), self.phases, colours),
+            chart::draw(&self.memory, self.limit(), self.phases, columns, colours),
             self.verdict()
         )
     }
@@ -267,9 +269,16 @@ mod tests {
     fn a_bound_that_held_is_said_so_and_one_that_broke_is_a_fault() {
         let held = report(64 << 20, 0);
         assert_eq!(held.faults(), Vec::<String>::new());
-        let text = held.text(false);
+        let text = held.text(200, false);
         assert!(text.contains("✔ the bound held: at most 64.0 MiB of 64.0 MiB"), "{text}");
         assert!(text.contains("197.5 MiB/s") && text.contains("p50 3.0 ms"), "{text}");
+        for columns in [40, 80, 140] {
+            let text = held.text(columns, false);
+            let (verdict, rest) = text.trim_end().rsplit_once('\n').map(|(rest, last)| (last, rest)).unwrap();
+            assert!(verdict.starts_with('✔'), "{text}");
+            let widest = rest.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(columns), "{widest:?} of {columns}:\n{text}");
+        }
         let broken = report((64 << 20) + 1, 0);
         assert_eq!(broken.faults(), ["the bound was broken: 64.0 MiB of 64.0 MiB"]);
         assert_eq!(report(1, 3).faults().len(), 1);

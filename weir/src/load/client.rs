@@ -103,7 +103,11 @@ impl Client {
     ) -> Result<Self, LoadError> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Client { stream, head: Head { correlation_id: 0, client_id }, max_answer_bytes: MAX_ANSWER_BYTES })
+        Ok(Self::from_parts(stream, Head { correlation_id: 0, client_id }))
+    }
+
+    pub(super) fn from_parts(stream: TcpStream, head: Head) -> Self {
+        Client { stream, head, max_answer_bytes: MAX_ANSWER_BYTES }
     }
 
     /// Takes answers of up to this size; a few of that size are in memory at a time.

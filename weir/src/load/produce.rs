@@ -126,6 +126,12 @@ pub(crate) fn pipeline(client: Client) -> (ProduceWriter, AnswerReader) {
     (ProduceWriter { stream: writer, head: client.head }, AnswerReader { stream: reader, correlation_id })
 }
 
+/// Puts a connection together again on which nothing is under way.
+pub(crate) fn unpipeline(writer: ProduceWriter, reader: AnswerReader) -> Result<Client, LoadError> {
+    let stream = writer.stream.reunite(reader.stream).map_err(std::io::Error::other)?;
+    Ok(Client::from_parts(stream, writer.head))
+}
+
 impl ProduceWriter {
     /// Sends one batch for one partition. With acks = 0 there is no answer.
     pub(crate) async fn send(

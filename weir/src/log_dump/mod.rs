@@ -167,7 +167,13 @@ fn offset_of(stem: &str) -> Option<i64> {
 /// Opens a file under its own heading and returns it with its length.
 fn open(path: &Path, kind: &'static str, printer: &mut Printer<'_>) -> io::Result<Option<(File, u64)>> {
     printer.begin(path, kind)?;
-    match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
+    // Opening a pipe, whatever its name, would wait for a writer.
+    let is_file = |metadata: std::fs::Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is no regular file")),
+    };
+    let opened = std::fs::metadata(path).and_then(is_file).and_then(|()| File::open(path));
+    match opened.and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
         Ok(opened) => Ok(Some(opened)),
         Err(error) => {
             printer.unreadable(&format!("cannot open it: {error}"))?;

@@ -1,7 +1,7 @@
 //! How and where a report is written: format, language, terminal or file.
 
 use std::fs;
-use std::io::{BufWriter, ErrorKind, IsTerminal, Write, stdout};
+use std::io::{BufWriter, ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -9,9 +9,7 @@ use serde::Serialize;
 use weir_doctor::findings::{Language, Layout};
 
 use crate::commands::print;
-
-/// Columns where there is no terminal.
-const PAGE_WIDTH: usize = 100;
+use crate::terminal;
 
 /// A form of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,10 +57,8 @@ impl Lang {
 
 /// How text is laid out, on standard output or elsewhere.
 pub(crate) fn layout(to_stdout: bool, language: Language) -> Layout {
-    let terminal = to_stdout && stdout().is_terminal();
-    let columns = if terminal { terminal_width() } else { 0 };
-    let width = if columns == 0 { PAGE_WIDTH } else { columns.clamp(40, 140) };
-    Layout { width, colour: terminal && wants_colour(), language }
+    let width = if to_stdout { terminal::width() } else { terminal::PAGE_WIDTH };
+    Layout { width, colour: to_stdout && terminal::wants_colour(&stdout()), language }
 }
 
 impl Output {
@@ -112,12 +108,6 @@ impl Output {
     }
 }
 
-/// Whether a terminal is to be written to in colour: <https://no-color.org>, and one that understands none.
-fn wants_colour() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
 /// The folder that a file is in, or would be.
 pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
@@ -147,9 +137,4 @@ pub(super) fn can_be_written(file: &Path) -> Result<(), String> {
             }
         }
     }
-}
-
-/// Columns of the terminal; 0 if it does not say.
-fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col))
 }
