@@ -55,7 +55,7 @@ pub use file_handles::{FileHandle, FileHandles};
 pub use log::{Damage, FlushTimes, Log, LogOptions, LogShared, StorageCounters};
 pub use log_append::{AppendInfo, AppendOptions};
 pub use log_dir::{LogDir, MetaProperties};
-pub use log_maintenance::Retained;
+pub use log_maintenance::{MovedLogStart, Retained};
 pub use log_manager::{Claim, LogManager, LogManagerConfig, LogTopics, StartSummary};
 pub use log_read::{FileRange, Isolation, LogRead};
 pub use log_time::{BatchRange, in_memory};

@@ -250,9 +250,7 @@ impl Log {
             self.note_failure(writer, "index", error, now_ms);
         }
         if was_read_only && writer.read_only.is_none() {
-            self.is_read_only.store(false, Ordering::Release);
-            count(&self.shared.counters.recovered_from_read_only, 1);
-            tracing::info!(partition = %self.topic_partition, "the log takes writes again");
+            self.take_writes_again(writer);
         }
         let append_time = header.timestamp_type() == TimestampType::LogAppendTime;
         Ok(AppendInfo {
@@ -296,7 +294,7 @@ impl Log {
     }
 
     /// Refuses appends to a closed log, and to a read-only one unless it is time to try again.
-    fn ensure_writable(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {
+    pub(crate) fn ensure_writable(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {
         if writer.closed {
             return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() });
         }
@@ -350,10 +348,7 @@ impl Log {
         match outcome {
             Ok(()) => {
                 writer.torn = false;
-                writer.read_only = None;
-                self.is_read_only.store(false, Ordering::Release);
-                count(&self.shared.counters.recovered_from_read_only, 1);
-                tracing::info!(partition = %self.topic_partition, "the log takes writes again");
+                self.take_writes_again(&mut writer);
                 true
             }
             Err(error) => {
@@ -362,6 +357,14 @@ impl Log {
                 false
             }
         }
+    }
+
+    /// Ends the time in which the log is read-only.
+    pub(crate) fn take_writes_again(&self, writer: &mut Writer) {
+        writer.read_only = None;
+        self.is_read_only.store(false, Ordering::Release);
+        count(&self.shared.counters.recovered_from_read_only, 1);
+        tracing::info!(partition = %self.topic_partition, "the log takes writes again");
     }
 
     /// Makes the log read-only after a failure of the disk; hands the error through.

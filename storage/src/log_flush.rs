@@ -68,7 +68,9 @@ impl Log {
             let mut writer = self.writer.lock();
             self.ensure_in_service(&writer)?;
             if writer.read_only.as_ref().is_some_and(|read_only| read_only.rewrite_unflushed) {
-                self.rewrite_unflushed(&mut writer)?;
+                // No more often than an append does: all who wait for a sync come here when one has failed.
+                self.ensure_writable(&mut writer, now_ms)?;
+                self.take_writes_again(&mut writer);
             }
             self.flush_due.store(false, Ordering::Release);
             let place = self.place(writer.active.base_offset);
@@ -206,7 +208,8 @@ impl Log {
             let failed = |error: io::Error| self.io_error("rewrite", segment.base_offset, error);
             let handle = segment.handle(place, Access::Write).map_err(failed)?;
             let size = segment.size_bytes();
-            let mut scanner = Scanner::new(disk, &handle, &mut window, 0, size);
+            let start = self.flushed_bytes(segment, recovery_point);
+            let mut scanner = Scanner::new(disk, &handle, &mut window, start, size);
             loop {
                 let batch = match scanner.next_batch() {
                     Ok(Some(batch)) => batch,
@@ -226,7 +229,7 @@ impl Log {
                     Err(error) => return Err(self.lost(segment, batch.header.base_offset, error)),
                 }
             }
-            let mut position = 0;
+            let mut position = start;
             while position < size {
                 let length = usize::try_from(size - position).unwrap_or(usize::MAX).min(window.len());
                 let bytes = window.get_mut(..length).unwrap_or_default();
@@ -247,6 +250,20 @@ impl Log {
             read_only.rewrite_unflushed = false;
         }
         Ok(())
+    }
+
+    /// Where in a segment the batch with the recovery point begins, 0 when that is not known.
+    fn flushed_bytes(&self, segment: &Segment, recovery_point: i64) -> u64 {
+        if recovery_point <= segment.base_offset {
+            return 0;
+        }
+        let mut window = [0; LOOKUP_WINDOW_BYTES];
+        let (place, size) = (self.place(segment.base_offset), segment.size_bytes());
+        match segment.find(place, recovery_point, size, self.is_contiguous(), &mut window) {
+            Ok(Find::Found(batch)) => batch.position,
+            Ok(Find::PastEnd { next_offset }) if next_offset == recovery_point => size,
+            _ => 0,
+        }
     }
 
     fn lost(&self, segment: &Segment, offset: i64, error: ScanError) -> StorageError {

@@ -24,6 +24,13 @@ pub struct Retained {
     pub deleted_bytes: u64,
 }
 
+/// A log start that was moved and is not durable yet.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub struct MovedLogStart {
+    version: u64,
+}
+
 impl Log {
     pub(crate) fn remove_snapshot(&self, writer: &mut Writer, offset: i64) -> Result<(), StorageError> {
         let path = producer_snapshot::path(&self.dir, offset);
@@ -39,25 +46,38 @@ impl Log {
     /// [`StorageError::OffsetOutOfRange`] above the high watermark or below -1; [`StorageError::Io`] when the
     /// checkpoint cannot be written: the records may be gone or not after a crash, so the caller asks again.
     pub fn delete_records(&self, offset: i64) -> Result<LogStartOffset, StorageError> {
-        let version = {
-            let mut writer = self.writer.lock();
-            if writer.closed {
-                return Err(StorageError::Closed { topic_partition: self.topic_partition.clone() });
-            }
-            let high_watermark = self.high_watermark().get();
-            let target = if offset == -1 { high_watermark } else { offset };
-            if target < 0 || target > high_watermark {
-                return Err(StorageError::OffsetOutOfRange {
-                    topic_partition: self.topic_partition.clone(),
-                    offset,
-                    start: self.log_start_offset().get(),
-                    end: high_watermark,
-                });
-            }
-            self.advance_log_start(&mut writer, target);
-            self.note_log_start(&writer)
-        };
-        self.log_dir.persist_log_starts(version)?;
+        let moved = self.move_log_start(offset)?;
+        self.persist_log_start(moved)
+    }
+
+    /// The first half of [`Self::delete_records`]: the records are gone, and [`Self::persist_log_start`] makes that durable.
+    /// For the logs of one directory, moved one after the other, the first of those calls writes it for all.
+    ///
+    /// # Errors
+    /// As [`Self::delete_records`], but for the checkpoint.
+    pub fn move_log_start(&self, offset: i64) -> Result<MovedLogStart, StorageError> {
+        let mut writer = self.writer.lock();
+        self.ensure_in_service(&writer)?;
+        let high_watermark = self.high_watermark().get();
+        let target = if offset == -1 { high_watermark } else { offset };
+        if target < 0 || target > high_watermark {
+            return Err(StorageError::OffsetOutOfRange {
+                topic_partition: self.topic_partition.clone(),
+                offset,
+                start: self.log_start_offset().get(),
+                end: high_watermark,
+            });
+        }
+        self.advance_log_start(&mut writer, target);
+        Ok(MovedLogStart { version: self.note_log_start(&writer) })
+    }
+
+    /// Returns once the log start is on the disk.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when the checkpoint cannot be written.
+    pub fn persist_log_start(&self, moved: MovedLogStart) -> Result<LogStartOffset, StorageError> {
+        self.log_dir.persist_log_starts(moved.version)?;
         Ok(self.log_start_offset())
     }
 

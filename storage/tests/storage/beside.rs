@@ -215,20 +215,20 @@ fn what_is_flushed_has_a_name_on_the_disk_also_when_the_first_try_failed() {
     let manager = LogManager::lock(&disk, &[root.path().to_path_buf()], &config).unwrap();
     manager.load(&|_: &TopicPartition| Claim::Ignore, NOW, &|_, _| {}).unwrap();
     let log = create(&manager, Uuid([1; 16]));
-    let flush = || {
+    let flush = |now_ms| {
         syncs.done.lock().unwrap().clear();
-        let flushed = log.flush(NOW);
+        let flushed = log.flush(now_ms);
         flushed.map(|_| syncs.done.lock().unwrap().clone())
     };
     Batch::new(1, 200, NOW).append(&log).unwrap();
     syncs.refuses.store(true, Ordering::Relaxed);
-    flush().unwrap_err();
+    flush(NOW).unwrap_err();
     assert_eq!(log.recovery_point().get(), 0);
     syncs.refuses.store(false, Ordering::Relaxed);
     let (dir, parent) = (root.path().join("t-0"), root.path().to_path_buf());
-    assert_eq!(flush().unwrap(), [dir.clone(), parent]);
+    assert_eq!(flush(NOW + 2000).unwrap(), [dir.clone(), parent]);
     Batch::new(1, 200, NOW + 2000).append_at(&log, NOW + 2000, 0).unwrap();
-    assert!(flush().unwrap().is_empty(), "nothing has a new name");
+    assert!(flush(NOW + 2000).unwrap().is_empty(), "nothing has a new name");
     log.roll(NOW + 2000).unwrap();
-    assert_eq!(flush().unwrap(), [dir]);
+    assert_eq!(flush(NOW + 2000).unwrap(), [dir]);
 }

@@ -184,6 +184,29 @@ fn a_failed_sync_is_made_good_before_the_next_append() {
 }
 
 #[test]
+fn what_follows_a_failed_sync_writes_no_more_than_was_unflushed_and_not_at_every_call() {
+    let home = Home { probe_interval_ms: 1000, ..Home::default() };
+    let log = home.open(false);
+    for _ in 0..50 {
+        Batch::new(1, 60_000, NOW).append(&log).unwrap();
+    }
+    assert_eq!(log.flush(NOW).unwrap().get(), 50);
+    Batch::new(1, 60_000, NOW).append(&log).unwrap();
+    home.faults.fail(&[Op::Sync], ".log", EIO, 0);
+    assert!(matches!(log.flush(NOW), Err(StorageError::Io { .. })));
+    let tried = home.faults.mutations();
+    for _ in 0..100 {
+        assert!(matches!(log.flush(NOW + 999), Err(StorageError::ReadOnly { .. })));
+    }
+    assert_eq!(home.faults.mutations(), tried);
+    home.faults.lift();
+    assert_eq!(log.flush(NOW + 1000).unwrap().get(), 51);
+    assert!(!log.is_read_only());
+    let took = home.faults.mutations() - tried;
+    assert!(took < 10, "{took} changes of the disk for one batch");
+}
+
+#[test]
 fn after_a_power_cut_everything_below_the_recovery_point_is_there() {
     let mut random = Random::from_environment();
     for _ in 0..10 {

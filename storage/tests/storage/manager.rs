@@ -284,6 +284,27 @@ fn records_that_were_deleted_stay_deleted_when_a_crash_comes_before_their_files_
 }
 
 #[test]
+fn the_log_starts_of_many_partitions_are_made_durable_by_one_write() {
+    let root = tempfile::tempdir().unwrap();
+    let faults = Faults::new();
+    let disk = Disk::with_hook(Arc::new(faults.clone()));
+    let manager = LogManager::lock(&disk, &paths(root.path(), 1), &config()).unwrap();
+    let logs: Vec<_> = (0..20).map(|n| create(&manager, &name("t", n))).collect();
+    for log in &logs {
+        Batch::new(5, 10, NOW).append(log).unwrap();
+    }
+    let moved: Vec<_> = logs.iter().map(|log| log.move_log_start(3).unwrap()).collect();
+    let before = faults.mutations();
+    for (log, moved) in logs.iter().zip(moved) {
+        assert_eq!(log.persist_log_start(moved).unwrap().get(), 3);
+    }
+    // Open, write, sync, rename, sync of the directory.
+    assert_eq!(faults.mutations() - before, 5);
+    let checkpoint = std::fs::read_to_string(root.path().join("d0/log-start-offset-checkpoint")).unwrap();
+    assert_eq!(checkpoint.lines().filter(|line| line.ends_with(" 3")).count(), 20);
+}
+
+#[test]
 fn a_flush_of_a_deleted_log_is_no_failure_of_the_disk() {
     let root = tempfile::tempdir().unwrap();
     let manager = open(root.path(), 1);
