@@ -95,6 +95,10 @@ impl GroupOffsets {
         self.topic(topic).map(|(name, _)| Arc::clone(name))
     }
 
+    pub(crate) fn has_topic(&self, topic: &str) -> bool {
+        self.find_topic(topic).is_ok()
+    }
+
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<str>> {
         self.topics.iter().map(|(topic, _)| topic)
     }

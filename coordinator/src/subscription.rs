@@ -27,7 +27,8 @@ pub fn visit_subscription_topics<'a>(metadata: &'a [u8], mut visit: impl FnMut(&
     walk().is_some()
 }
 
-/// The topics that a group consumes.
+/// Those of some topics that a group consumes. Only they are held: members may subscribe to very many others, of very
+/// short names.
 #[derive(Debug)]
 pub(crate) enum SubscribedTopics<'a> {
     /// Exactly these.
@@ -41,10 +42,19 @@ impl<'a> SubscribedTopics<'a> {
         SubscribedTopics::These(HashSet::new())
     }
 
-    pub(crate) fn of(metadata: impl Iterator<Item = &'a [u8]>) -> SubscribedTopics<'a> {
+    /// Of the topics that are asked for.
+    pub(crate) fn of(
+        metadata: impl Iterator<Item = &'a [u8]>,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> SubscribedTopics<'a> {
         let mut topics = HashSet::new();
         for bytes in metadata {
-            if !visit_subscription_topics(bytes, |topic| topics.extend([topic])) {
+            let is_readable = visit_subscription_topics(bytes, |topic| {
+                if is_asked_for(topic) {
+                    topics.insert(topic);
+                }
+            });
+            if !is_readable {
                 return SubscribedTopics::Unknown;
             }
         }
@@ -103,9 +113,9 @@ mod tests {
     #[test]
     fn one_unreadable_member_makes_every_topic_count_as_subscribed() {
         let good = subscription(&["orders"]);
-        let known = SubscribedTopics::of([good.as_slice()].into_iter());
+        let known = SubscribedTopics::of([good.as_slice()].into_iter(), |_| true);
         assert!(known.contains("orders") && !known.contains("other"));
-        let unknown = SubscribedTopics::of([good.as_slice(), b"junk".as_slice()].into_iter());
+        let unknown = SubscribedTopics::of([good.as_slice(), b"junk".as_slice()].into_iter(), |_| true);
         assert!(unknown.contains("other") && !unknown.is_known());
     }
 }

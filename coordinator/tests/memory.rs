@@ -6,10 +6,10 @@ use std::alloc::System;
 use std::sync::Arc;
 
 use harness::subscription;
-use weir_budget::{CountingAllocator, allocated_bytes};
+use weir_budget::{CountingAllocator, allocated_bytes, peak_allocated_bytes, reset_peaks};
 use weir_coordinator::{
     Command, DeleteGroups, Effects, JoinGroup, Limits, OffsetCommit, OffsetCommitPartition,
-    OffsetCommitTopic, Shard, Token, WAITING_REQUEST_BYTES,
+    OffsetCommitTopic, OffsetDelete, Shard, Token, WAITING_REQUEST_BYTES,
 };
 
 #[global_allocator]
@@ -73,9 +73,28 @@ impl Sink {
         }));
     }
 
+    /// Bytes that are allocated during a call beyond those that it leaves behind or finds.
+    fn passing_bytes(&mut self, call: impl FnOnce(&mut Sink)) -> u64 {
+        let before = allocated_bytes();
+        reset_peaks();
+        call(self);
+        peak_allocated_bytes() - before.max(allocated_bytes())
+    }
+
     fn join(&mut self, group: &str, instance: Option<String>, api_version: i16, metadata: usize) {
+        let request = self.join_request(group, instance, api_version, metadata);
+        self.send(Command::JoinGroup(request));
+    }
+
+    fn join_request(
+        &self,
+        group: &str,
+        instance: Option<String>,
+        api_version: i16,
+        metadata: usize,
+    ) -> JoinGroup {
         let fresh_id = u128::from(self.token) << 64;
-        self.send(Command::JoinGroup(JoinGroup {
+        JoinGroup {
             api_version,
             group_id: group.to_owned(),
             member_id: String::new(),
@@ -91,7 +110,7 @@ impl Sink {
             ],
             reason: None,
             fresh_id,
-        }));
+        }
     }
 }
 
@@ -154,4 +173,31 @@ fn charges_cover_what_is_allocated_and_are_not_wildly_above_it() {
         pending.join(&format!("group-{}", index % 50), None, 9, 10);
     }
     pending.check("3000 ids given out in 50 groups");
+    drop(pending);
+
+    // A topic takes seven bytes of a subscription, and many times that in a table.
+    let metadata = {
+        let names: Vec<String> = (0..90_000).map(|index| format!("{index:05}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        subscription(&names)
+    };
+    let mut subscribed = Sink::new();
+    subscribed.commit("g", "orders", 0..10, "");
+    let mut request = subscribed.join_request("g", None, 3, 0);
+    (request.session_timeout_ms, request.rebalance_timeout_ms) = (1_800_000, 1_800_000);
+    request.protocols = vec![("range".to_owned(), metadata)];
+    subscribed.send(Command::JoinGroup(request));
+    let effects = subscribed.shard.tick(6_000);
+    subscribed.absorb(effects);
+    let deleted = subscribed.passing_bytes(|sink| {
+        let topics = vec![("orders".to_owned(), vec![0]), ("00000".to_owned(), vec![0])];
+        sink.send(Command::OffsetDelete(OffsetDelete { group_id: "g".to_owned(), topics }));
+    });
+    let expired = subscribed.passing_bytes(|sink| {
+        let effects = sink.shard.tick(700_000);
+        sink.absorb(effects);
+    });
+    assert_eq!(subscribed.shard.stats().members, 1);
+    eprintln!("{deleted} bytes to delete an offset, {expired} to look for expired ones");
+    assert!(deleted < 16_384 && expired < 16_384, "{deleted}, {expired}");
 }

@@ -103,8 +103,8 @@ impl Group {
         }
     }
 
-    /// Whether live members consume the topic. Unreadable subscriptions count as a subscription to everything.
-    pub(crate) fn subscribed_topics(&self) -> SubscribedTopics<'_> {
+    /// Which of the topics asked for live members consume. Unreadable subscriptions count as a subscription to everything.
+    pub(crate) fn subscribed_topics(&self, is_asked_for: impl Fn(&str) -> bool) -> SubscribedTopics<'_> {
         if !self.uses_consumer_protocol() || self.members.is_empty() {
             return SubscribedTopics::none();
         }
@@ -120,6 +120,6 @@ impl Group {
                 .find(|candidate| Some(&*candidate.name) == protocol)
                 .map(|found| &*found.metadata)
         });
-        SubscribedTopics::of(metadata)
+        SubscribedTopics::of(metadata, is_asked_for)
     }
 }

@@ -1,5 +1,6 @@
 //! OffsetCommit and OffsetDelete.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::command::{Effects, OffsetCommit, OffsetDelete, OffsetTopicReply, Reply, Token};
@@ -221,7 +222,8 @@ impl Turn<'_> {
         let mut replies = Vec::new();
         // An offset on its way to the log is deleted as well.
         let is_appending = group.appends_in_flight > 0;
-        let subscribed = group.subscribed_topics();
+        let asked_for: HashSet<&str> = request.topics.iter().map(|(topic, _)| topic.as_str()).collect();
+        let subscribed = group.subscribed_topics(|topic| asked_for.contains(topic));
         let limit_bytes = self.config.max_append_bytes;
         let mut size_bytes = 0;
         for (topic, partitions) in request.topics {

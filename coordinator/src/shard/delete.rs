@@ -196,7 +196,7 @@ impl Shard {
                 continue;
             }
             let mut holds_nothing = true;
-            let subscribed = group.subscribed_topics();
+            let subscribed = group.subscribed_topics(|topic| group.offsets.has_topic(topic));
             let is_blind = group.is_in(GroupState::Stable) && !subscribed.is_known();
             for (topic, partition, offset) in group.offsets.iter() {
                 let is_expired = !is_blind
