@@ -7,7 +7,7 @@
 mod support;
 
 use std::alloc::System;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use support::{Call, Client, Running, frame, frame_of};
 use weir_broker::plan::{CONNECTION_BYTES, PARTITION_BYTES};
 use weir_budget::{CountingAllocator, accounted_bytes, allocated_bytes, peak_unaccounted_bytes, reset_peaks};
 use weir_protocol::messages::*;
-use weir_protocol::records::{BatchBuilder, Codec};
+use weir_protocol::records::{BatchBuilder, BatchHeader, Codec, HEADER_SIZE_BYTES, MIN_BATCH_LENGTH, crc_of};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<System> = CountingAllocator::new(System);
@@ -307,6 +307,29 @@ fn produces(server: &Running) {
     }
 }
 
+/// Blocks of the largest size that LZ4's frames know, which no client of Kafka writes.
+fn large_lz4_blocks(server: &Running) {
+    use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
+    let mut batch = BatchBuilder::new(Codec::None);
+    batch.append(1, None, Some(&vec![0; 4 * MIB as usize]), &[]).unwrap();
+    let plain = batch.build().unwrap();
+    let info = FrameInfo::new().block_size(BlockSize::Max4MB);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(&plain[HEADER_SIZE_BYTES..]).unwrap();
+    let body = encoder.finish().unwrap();
+    let mut header = BatchHeader::parse(plain.first_chunk().unwrap()).unwrap();
+    header.set_compression(Codec::Lz4);
+    header.batch_length = MIN_BATCH_LENGTH + body.len() as i32;
+    header.crc = crc_of(&header, &[IoSlice::new(&body)]);
+    let records = Some([&header.to_bytes()[..], &body].concat());
+    drop((plain, body));
+    let data = PartitionProduceData { index: 1, records, ..Default::default() };
+    let topic =
+        TopicProduceData { name: "wide".to_string(), partition_data: vec![data], ..Default::default() };
+    let request = ProduceRequest { acks: 1, topic_data: vec![topic], ..ProduceRequest::default() };
+    attack(server, "LZ4 in large blocks", 20, &bytes_of(&request, 9));
+}
+
 fn commands(server: &Running) {
     let value = Some("x".repeat(20_000));
     let config = CreatableTopicConfig { name: "retention.ms".to_string(), value, ..Default::default() };
@@ -522,6 +545,7 @@ fn what_no_lease_covers_stays_within_the_fixed_terms_of_the_plan() {
     metadata_that_change(&server);
     fetches(&server);
     produces(&server);
+    large_lz4_blocks(&server);
     commands(&server);
     errors_that_repeat_a_name(&server);
     groups(&server);

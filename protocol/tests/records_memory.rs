@@ -36,6 +36,7 @@ fn batch(compression: Compression, value_bytes: usize, count: usize, noise: bool
 #[test]
 fn no_batch_holds_more_than_was_announced() {
     well_formed();
+    large_lz4_blocks();
     mutated();
 }
 
@@ -79,6 +80,39 @@ fn mutated() {
     assert!(planned > 2000 && valid > 100, "{planned} planned, {valid} valid");
 }
 
+/// What a receiver may know when it leases: the header, and the beginning of the body.
+fn announced_of_prefix(header: &BatchHeader, body: &[u8]) -> usize {
+    let prefix = [IoSlice::new(&body[..body.len().min(64)])];
+    working_memory_bytes(header, &prefix, &InflateLimits::default()).unwrap()
+}
+
+/// Blocks of every size that the format knows, in one piece and across slices.
+fn large_lz4_blocks() {
+    use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
+    let plain = |noise| batch(Codec::None.into(), 3_000_000, 2, noise);
+    for (plain, noise) in [(plain(false), false), (plain(true), true)] {
+        for size in [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max1MB, BlockSize::Max4MB] {
+            let mut encoder = FrameEncoder::with_frame_info(FrameInfo::new().block_size(size), Vec::new());
+            std::io::Write::write_all(&mut encoder, &plain[HEADER_SIZE_BYTES..]).unwrap();
+            let body = encoder.finish().unwrap();
+            let mut header = BatchHeader::parse(plain.first_chunk().unwrap()).unwrap();
+            header.set_compression(Codec::Lz4);
+            header.batch_length = MIN_BATCH_LENGTH + body.len() as i32;
+            for slice_bytes in [16 << 10, body.len()] {
+                let slices: Vec<IoSlice<'_>> = body.chunks(slice_bytes).map(IoSlice::new).collect();
+                header.crc = crc_of(&header, &slices);
+                let announced = announced_of_prefix(&header, &body);
+                let mut scratch = Scratch::new(0);
+                let options = ValidateOptions::default();
+                let (peak, verdict) = peak_of(|| validate(&header, &slices, &options, &mut scratch));
+                verdict.unwrap();
+                println!("lz4 {size:?}, noise {noise}: held {peak}, announced {announced}");
+                assert!(peak <= announced as u64, "{size:?}: held {peak}, announced {announced}");
+            }
+        }
+    }
+}
+
 fn well_formed() {
     let options = ValidateOptions::default();
     let limits = InflateLimits::default();
@@ -98,6 +132,10 @@ fn well_formed() {
                 let (peak, summary) = peak_of(|| validate(&header, &body, &options, &mut scratch));
                 assert_eq!(summary.unwrap().record_count as usize, count);
                 assert!(peak <= announced as u64, "{name}: held {peak}, announced {announced}");
+                if !matches!(codec, Codec::None | Codec::Snappy) {
+                    let of_prefix = announced_of_prefix(&header, &batch[HEADER_SIZE_BYTES..]);
+                    assert_eq!(of_prefix, announced, "{name}");
+                }
                 println!("{name}: held {peak}, announced {announced}, at most {at_most}");
                 // What stays is what the scratch says that it holds, give or take its rounding of gzip's state.
                 assert!(

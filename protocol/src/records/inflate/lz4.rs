@@ -28,8 +28,8 @@ fn corrupt(detail: &'static str) -> BatchError {
     BatchError::Decompress { codec: Codec::Lz4, detail }
 }
 
-pub(super) fn memory_bytes(input: Input<'_>) -> Result<usize, BatchError> {
-    let body_bytes = input.len();
+/// What a body of `body_bytes` takes, of which `input` may be the beginning alone.
+pub(super) fn memory_bytes(input: Input<'_>, body_bytes: usize) -> Result<usize, BatchError> {
     let frame = Frame::read(&mut { input })?;
     Ok(max_memory_bytes(body_bytes, frame.block_bytes))
 }

@@ -19,8 +19,9 @@ const WINDOW_BYTES: usize = 64 << 10;
 pub(super) const GZIP_STATE_BYTES: usize = 96 << 10;
 
 /// Upper bound in bytes of what reading this batch makes a [`Scratch`] hold on top of what it already holds, known
-/// from the body's first bytes (snappy: from its block headers). 0 for an uncompressed batch. Readers that hand out
-/// records ([`RecordCursor`](super::RecordCursor)) may add their own limit on the size of one record.
+/// from the header and the body's first bytes, so that `body` may end after some dozens (snappy: from all of its block
+/// headers). 0 for an uncompressed batch. Readers that hand out records ([`RecordCursor`](super::RecordCursor)) may
+/// add their own limit on the size of one record.
 ///
 /// # Errors
 /// An unknown codec, or a stream that would break the limits or whose first bytes are not of its codec.
@@ -34,7 +35,7 @@ pub fn working_memory_bytes(
         Codec::None => Ok(0),
         Codec::Gzip => Ok(GZIP_STATE_BYTES + WINDOW_BYTES),
         Codec::Snappy => snappy::memory_bytes(input, limits),
-        Codec::Lz4 => lz4::memory_bytes(input),
+        Codec::Lz4 => lz4::memory_bytes(input, header.body_size_bytes()),
         Codec::Zstd => zstd::memory_bytes(input, limits),
     }
 }
