@@ -100,6 +100,8 @@ struct State {
     peak: u64,
     given_to_children: u64,
     queue: VecDeque<Arc<Waiter>>,
+    /// No request in the queue is smaller: with less than this free there is nobody to grant anything to.
+    least_wanted: u64,
     holders: Vec<Option<Held>>,
     free_slots: Vec<u32>,
     dry_since: Option<Instant>,
@@ -202,28 +204,55 @@ impl State {
             .all(|ahead| ahead.bytes > bytes && lock(&ahead.cell).passes < MAX_PASSES)
     }
 
-    fn count_pass(&mut self, position: usize) {
+    /// Counts that somebody passes the first `position` of the queue; returns whether they may be passed again.
+    fn count_pass(&mut self, position: usize) -> bool {
+        let mut may_pass = true;
         for ahead in self.queue.iter().take(position) {
-            lock(&ahead.cell).passes += 1;
+            let mut cell = lock(&ahead.cell);
+            cell.passes += 1;
+            may_pass &= cell.passes < MAX_PASSES;
         }
+        may_pass
+    }
+
+    fn wait(&mut self, waiter: Arc<Waiter>) {
+        self.waited += 1;
+        self.dry_since.get_or_insert(waiter.since);
+        let least = if self.queue.is_empty() { u64::MAX } else { self.least_wanted };
+        self.least_wanted = least.min(waiter.bytes);
+        self.queue.push_back(waiter);
     }
 
     /// Grants whatever the queue's order and the free bytes allow; returns the wakers to call after unlocking.
+    ///
+    /// It goes no further along the queue than to where nobody behind may have anything: thousands of requests of one
+    /// size must not be looked at for each that is served.
     fn grant(&mut self, limit: u64) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut position = 0;
-        while position < self.queue.len() && self.used < limit {
-            let waiter = Arc::clone(&self.queue[position]);
-            if self.admits(limit, waiter.bytes, position) {
-                self.count_pass(position);
+        // The smallest of those that were passed over, and whether they may be passed.
+        let (mut least_ahead, mut may_pass) = (u64::MAX, true);
+        while position < self.queue.len() && self.least_wanted <= limit - self.used {
+            let waiter = &self.queue[position];
+            if may_pass && waiter.bytes < least_ahead && waiter.bytes <= limit - self.used {
+                let waiter = Arc::clone(waiter);
+                may_pass = self.count_pass(position);
                 self.queue.remove(position);
                 let slot = self.hold(waiter.holder, waiter.bytes, Instant::now());
                 let mut cell = lock(&waiter.cell);
                 cell.granted_slot = Some(slot);
                 wakers.extend(cell.waker.take());
             } else {
+                least_ahead = least_ahead.min(waiter.bytes);
+                may_pass = may_pass && lock(&waiter.cell).passes < MAX_PASSES;
                 position += 1;
+                if !may_pass || least_ahead <= self.least_wanted {
+                    break;
+                }
             }
+        }
+        if position == self.queue.len() {
+            self.least_wanted = least_ahead;
         }
         if self.queue.is_empty()
             && let Some(since) = self.dry_since.take()
@@ -519,9 +548,7 @@ impl Future for LeaseFuture {
             cell: Mutex::new(Cell { waker: Some(context.waker().clone()), ..Cell::default() }),
         });
         let mut state = lock(&self.budget.0.state);
-        state.waited += 1;
-        state.dry_since.get_or_insert(waiter.since);
-        state.queue.push_back(Arc::clone(&waiter));
+        state.wait(Arc::clone(&waiter));
         // Between the refusal and this line somebody may have released: the queue must not sleep on free bytes.
         let wakers = state.grant(self.budget.0.limit);
         drop(state);
@@ -688,6 +715,23 @@ mod tests {
     }
 
     #[test]
+    fn a_small_request_behind_many_that_do_not_fit_is_found_and_they_are_looked_at_no_more() {
+        let budget = Budget::root("root", 100);
+        let mut holder = budget.try_lease(100, WHO).unwrap();
+        let mut large: Vec<_> = (0..50).map(|_| budget.lease(60, WHO)).collect();
+        assert!(large.iter_mut().all(|waiting| granted(waiting).is_none()));
+        let mut small = budget.lease(10, WHO);
+        assert!(granted(&mut small).is_none());
+        holder.shrink_to(85);
+        let small = granted(&mut small).expect("it fits, and may pass");
+        // What is freed next is too little for each of those that still wait.
+        holder.shrink_to(50);
+        assert_eq!(lock(&budget.0.state).least_wanted, 60);
+        drop((holder, small));
+        assert!(granted(&mut large[0]).is_some() && granted(&mut large[1]).is_some());
+    }
+
+    #[test]
     fn shrinking_serves_the_queue_and_growing_never_waits() {
         let budget = Budget::root("root", 100);
         let mut lease = budget.try_lease(90, WHO).unwrap();
@@ -779,6 +823,11 @@ mod tests {
                 let sum: u64 = held.iter().map(Lease::bytes).sum();
                 assert_eq!(budget.used(), sum);
                 assert!(sum <= 1000);
+                let state = lock(&budget.0.state);
+                for (position, waiter) in state.queue.iter().enumerate() {
+                    assert!(!state.admits(1000, waiter.bytes, position), "overlooked at {position}");
+                    assert!(state.least_wanted <= waiter.bytes);
+                }
             }
             while !waiting.is_empty() || !held.is_empty() {
                 let before = waiting.len();
