@@ -190,7 +190,7 @@ fn one_round(broker: &Broker, schedule: &mut Schedule) {
         }
     }
     let rate = config.get(keys::SCRUB_BYTES_PER_SECOND).max(0) as u64;
-    let portion = rate * LOGS_EVERY.as_millis() as u64 / 1000;
+    let portion = rate.saturating_mul(LOGS_EVERY.as_millis() as u64) / 1000;
     if portion > 0
         && let Err(error) = schedule.scrub.step(logs, portion)
     {

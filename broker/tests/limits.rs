@@ -8,11 +8,12 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use support::{Client, Running, frame};
+use support::{Client, Running, frame, frame_of};
 use weir_broker::{Server, ServerError};
 use weir_metadata::properties::{BrokerConfig, PropertySet};
 use weir_protocol::messages::*;
 use weir_protocol::records::{BatchBuilder, Codec};
+use weir_protocol::wire::Reader;
 
 fn start(properties: &str) -> Running {
     Running::start(&format!(
@@ -194,6 +195,26 @@ fn max_message_bytes() {
     assert_eq!(produce(&mut client, "small", batch(1, None)), ErrorCode::MESSAGE_TOO_LARGE);
     reached(&server, "max.message.bytes", &[]);
     lives(&mut client);
+}
+
+#[test]
+fn no_limit_is_on_the_name_of_a_client() {
+    let server = start("");
+    server.client().create(&[("t", 1, &[])]);
+    for version in [8, 9] {
+        let bytes = frame_of(&"c".repeat(20_000), &produce_request("t", batch(1, None)), version, 7, &[]);
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let mut prefix = [0; 8];
+        stream.read_exact(&mut prefix).expect("an answer");
+        assert_eq!(prefix[4..], [0, 0, 0, 7]);
+        let mut body = vec![0; u32::from_be_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize - 4];
+        stream.read_exact(&mut body).unwrap();
+        let body = body.strip_prefix(if version >= 9 { &[0][..] } else { &[] }).unwrap();
+        let answer = ProduceResponse::decode(&mut Reader::new(body, 1 << 20), version).unwrap();
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    }
 }
 
 #[test]

@@ -57,10 +57,10 @@ pub(crate) async fn stream(
     let version = frame.i16("api version").await?;
     let correlation_id = frame.i32("correlation id").await?;
     // Not held: it may be long.
-    frame.string("client id", false).await?;
+    frame.skip_string("client id", false).await?;
     let flexible = ApiKey::Produce.is_flexible(version);
     frame.skip_tags(flexible).await?;
-    let transactional = frame.string("transactional id", flexible).await?.is_some();
+    let transactional = frame.skip_string("transactional id", flexible).await?;
     let acks = frame.i16("acks").await?;
     let _timeout_ms = frame.i32("timeout").await?;
 

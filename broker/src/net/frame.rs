@@ -154,6 +154,17 @@ impl<'a> Frame<'a> {
         Ok(Some(text))
     }
 
+    /// Reads past a string of any length without holding it; whether there is one.
+    pub(crate) async fn skip_string(
+        &mut self,
+        what: &'static str,
+        flexible: bool,
+    ) -> Result<bool, FrameError> {
+        let length = self.length(what, flexible, Width::Short).await?;
+        self.skip(length.unwrap_or(0)).await?;
+        Ok(length.is_some())
+    }
+
     /// Reads past a section of tagged fields. No produce version has a tag that a broker needs.
     pub(crate) async fn skip_tags(&mut self, flexible: bool) -> Result<(), FrameError> {
         if !flexible {
