@@ -350,6 +350,12 @@ impl Apis {
 }
 
 impl Api {
+    /// Kafka's names for these requests: fetches of consumers, which is all of them here, are also by a name of their own.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let by_sender = (self.key == ApiKey::Fetch).then_some("FetchConsumer");
+        std::iter::once(self.key.name()).chain(by_sender)
+    }
+
     /// Requests by version.
     pub(crate) fn by_version(&self) -> impl Iterator<Item = (i16, u64)> {
         (self.first_version..).zip(self.versions.iter().map(|count| count.load(Ordering::Relaxed)))

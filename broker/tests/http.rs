@@ -91,6 +91,13 @@ async fn the_metrics_are_prometheus_text_in_kafkas_names_without_a_series_twice(
     tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(broker).unwrap();
         stream.write_all(&request).unwrap();
+        let mut size = [0; 4];
+        stream.read_exact(&mut size).unwrap();
+        stream.read_exact(&mut vec![0; u32::from_be_bytes(size) as usize]).unwrap();
+        // Fetch 4 of nothing by a consumer.
+        let mut fetch = vec![0, 0, 0, 32, 0, 1, 0, 4, 0, 0, 0, 8, 0, 1, b't', 0xff, 0xff, 0xff, 0xff];
+        fetch.resize(4 + 32, 0);
+        stream.write_all(&fetch).unwrap();
         stream.read_exact(&mut [0; 16]).unwrap();
     })
     .await
@@ -121,6 +128,10 @@ async fn the_metrics_are_prometheus_text_in_kafkas_names_without_a_series_twice(
         "kafka_controller_kafkacontroller_activecontrollercount",
         "kafka_network_socketserver_memorypoolavailable",
         r#"kafka_network_requestmetrics_requests_total{request="ApiVersions",version="0"}"#,
+        r#"kafka_network_requestmetrics_requests_total{request="Fetch",version="4"}"#,
+        r#"kafka_network_requestmetrics_requests_total{request="FetchConsumer",version="4"}"#,
+        r#"kafka_network_requestmetrics_totaltimems{request="FetchConsumer",quantile="0.99"}"#,
+        r#"kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"}"#,
         r#"kafka_network_requestmetrics_errors_total{error="NONE",request="ApiVersions"}"#,
         r#"kafka_network_requestmetrics_totaltimems{request="ApiVersions",quantile="0.99"}"#,
         r#"kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}"#,

@@ -180,7 +180,9 @@ async fn requests(page: &mut Page, broker: &Broker) -> Written {
     for api in apis.used() {
         for (version, count) in api.by_version().filter(|(_, count)| *count > 0) {
             let version = Small::of(version);
-            page.value(&[("request", api.key.name()), ("version", version.as_str())], count).await?;
+            for request in api.names() {
+                page.value(&[("request", request), ("version", version.as_str())], count).await?;
+            }
         }
     }
     let name = "kafka_network_requestmetrics_errors";
@@ -205,13 +207,17 @@ async fn requests(page: &mut Page, broker: &Broker) -> Written {
         page.family(&name, &help, Kind::Gauge).await?;
         for api in apis.used() {
             for (label, quantile) in QUANTILES {
-                let labels = [("request", api.key.name()), ("quantile", label)];
-                page.value(&labels, of(api).recent_quantile_ms(quantile)).await?;
+                let value = of(api).recent_quantile_ms(quantile);
+                for request in api.names() {
+                    page.value(&[("request", request), ("quantile", label)], value).await?;
+                }
             }
         }
         page.family(&format!("{name}_count"), "Requests answered", Kind::Gauge).await?;
         for api in apis.used() {
-            page.value(&[("request", api.key.name())], of(api).count()).await?;
+            for request in api.names() {
+                page.value(&[("request", request)], of(api).count()).await?;
+            }
         }
     }
     Ok(())
