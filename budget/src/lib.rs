@@ -15,7 +15,7 @@ mod plan;
 
 pub use account::{Accounted, accounted_bytes};
 pub use chain::ChunkChain;
-pub use chunk::{CHUNK_BYTES, Chunk, ChunkPool};
+pub use chunk::{Beside, CHUNK_BYTES, Chunk, ChunkPool};
 pub use counting::{
     CountingAllocator, allocated_bytes, peak_allocated_bytes, peak_unaccounted_bytes, reset_peaks,
 };

@@ -199,6 +199,8 @@ async fn receive_batch(
     mut lease: Lease,
 ) -> Result<Answer, ConnectionError> {
     let work_lease = lease.split(lease.bytes() - needs.chain_bytes);
+    let receive = lease.budget().limit();
+    let _room = work.broker.pool.beside(needs.beside_chunks(), receive);
     let _owes_progress = frame.receiver().state.holds(Holding::Receive);
     frame.skip(HEADER_SIZE_BYTES).await?;
     let mut chain = ChunkChain::new(&work.broker.pool, lease, work.body_bytes());
@@ -235,6 +237,12 @@ struct Needs {
 impl Needs {
     fn bytes(&self) -> u64 {
         self.chain_bytes + self.inflate_bytes + self.recode_bytes + RECEIVING_BYTES
+    }
+
+    /// What of it is not in chunks.
+    fn beside_chunks(&self) -> u64 {
+        let recoded = if self.recode_bytes > 0 { ChunkChain::lease_bytes(self.recode_capacity) } else { 0 };
+        (self.bytes() - self.chain_bytes).saturating_sub(recoded)
     }
 }
 
@@ -548,10 +556,15 @@ impl<'a> Work<'a> {
     ) -> Answer {
         let to = Compression::from(self.codec());
         let capacity = self.settings.config.max_message_bytes.max(0) as usize;
-        let bytes = compressor_memory_bytes(to) as u64 + ChunkChain::lease_bytes(capacity);
+        let compressor_bytes = compressor_memory_bytes(to) as u64;
+        let bytes = compressor_bytes + ChunkChain::lease_bytes(capacity);
         let holder = Holder::new("renumbered batch", 0);
-        let answer = match self.broker.budgets.receive.try_lease(bytes, holder) {
-            Ok(lease) => self.append_recoded(options, body, summary, to, lease, capacity),
+        let receive = &self.broker.budgets.receive;
+        let answer = match receive.try_lease(bytes, holder) {
+            Ok(lease) => {
+                let _room = self.broker.pool.beside(compressor_bytes, receive.limit());
+                self.append_recoded(options, body, summary, to, lease, capacity)
+            }
             Err(error @ BudgetError::NeverFits { .. }) => self.without_room(&error),
             Err(error) => Answer::error(ErrorCode::REQUEST_TIMED_OUT, error),
         };
