@@ -129,23 +129,30 @@ impl Log {
     fn sync_files(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
         let disk = self.shared.handles.disk();
         for (index, segment) in segments.iter().enumerate() {
-            let place = self.place(segment.base_offset);
-            let is_active = index + 1 == segments.len();
-            let failed = |error: io::Error| self.io_error("sync", segment.base_offset, error);
-            let handle = segment.handle(place, Access::Read).map_err(failed)?;
-            disk.sync_data(handle.file(), handle.path()).map_err(failed)?;
-            if !is_active {
-                // The active segment's indexes are rebuilt from the recovery point on; these here are final.
-                segment.offset_index.0.sync(place).map_err(failed)?;
-                segment.time_index.0.sync(place).map_err(failed)?;
-                let path = place.path(TXN_INDEX_SUFFIX);
-                if let Ok(file) = disk.open_read(&path) {
-                    disk.sync_data(&file, &path).map_err(failed)?;
-                }
+            match self.sync_segment(segment, index + 1 == segments.len()) {
+                // Retention took it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && segment.has_ended() => {}
+                other => other.map_err(|error| self.io_error("sync", segment.base_offset, error))?,
             }
         }
         sync_names(disk, &self.dir, &self.dir_unsynced)?;
         sync_names(disk, self.log_dir.path(), &self.parent_unsynced)
+    }
+
+    fn sync_segment(&self, segment: &Segment, is_active: bool) -> io::Result<()> {
+        let (disk, place) = (self.shared.handles.disk(), self.place(segment.base_offset));
+        let handle = segment.handle(place, Access::Read)?;
+        disk.sync_data(handle.file(), handle.path())?;
+        if !is_active {
+            // The active segment's indexes are rebuilt from the recovery point on; these here are final.
+            segment.offset_index.0.sync(place)?;
+            segment.time_index.0.sync(place)?;
+            let path = place.path(TXN_INDEX_SUFFIX);
+            if let Ok(file) = disk.open_read(&path) {
+                disk.sync_data(&file, &path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes that everything below `offset` is on the disk.
@@ -307,7 +314,9 @@ impl Log {
             if writer.touched {
                 active.seal(place).map_err(|error| self.io_error("seal", active.base_offset, error))?;
             }
-            if self.log_end_offset().get() > self.log_start_offset().get() || writer.producers.len() > 0 {
+            // Also where all records were deleted: without it a start reads what is still there of them for their producers.
+            let first_base = self.segments.read().first().map_or(0, |segment| segment.base_offset);
+            if self.log_end_offset().get() > first_base || writer.producers.len() > 0 {
                 self.take_snapshot(&mut writer)?;
             }
             writer.touched

@@ -571,14 +571,19 @@ impl LogManager {
     /// Renames the directories of deleted partitions that could not be renamed before: those that are due, or the ones
     /// of `name`. The caller holds `changes`.
     fn retry_renames(&self, now: Instant, name: Option<&TopicPartition>) -> Result<(), StorageError> {
+        let is_wanted = |delete: &PendingDelete| {
+            delete.named.as_ref().is_some_and(|(_, partition)| match name {
+                Some(name) => partition == name,
+                None => delete.due <= now,
+            })
+        };
         let wanted: VecDeque<PendingDelete> = {
             let mut deletes = self.deletes.lock();
-            let (wanted, others) = std::mem::take(&mut *deletes).into_iter().partition(|delete| {
-                delete.named.as_ref().is_some_and(|(_, partition)| match name {
-                    Some(name) => partition == name,
-                    None => delete.due <= now,
-                })
-            });
+            // Hardly ever, and asked for each partition that is made.
+            if !deletes.iter().any(is_wanted) {
+                return Ok(());
+            }
+            let (wanted, others) = std::mem::take(&mut *deletes).into_iter().partition(is_wanted);
             *deletes = others;
             wanted
         };

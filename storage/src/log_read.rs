@@ -314,7 +314,10 @@ impl Log {
             let mut writer = self.writer.lock();
             let size = segment.size_bytes();
             let rebuilt = segment.rebuild_indexes(place, size, interval, seen);
-            writer.index.bytes_since_entry = self.bytes_since_last_entry(segment);
+            // Unless it was rolled meanwhile.
+            if writer.active.base_offset == segment.base_offset {
+                writer.index.bytes_since_entry = self.bytes_since_last_entry(segment);
+            }
             rebuilt
         } else {
             segment.rebuild_indexes(place, segment.size_bytes().max(end), interval, seen)

@@ -53,10 +53,11 @@ pub(crate) enum FindError {
 
 impl From<io::Error> for FindError {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::NotFound {
-            Self::BadIndex("it is missing".to_owned())
-        } else {
-            Self::Io(error)
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::BadIndex("it is missing".to_owned()),
+            // Cut behind our back, or built anew at this moment.
+            io::ErrorKind::UnexpectedEof => Self::BadIndex("it is shorter than it was".to_owned()),
+            _ => Self::Io(error),
         }
     }
 }

@@ -186,6 +186,30 @@ fn a_reader_of_a_batch_whose_append_has_not_ended_is_never_told_that_it_is_out_o
     assert!(matches!(read(1000), Err(StorageError::OffsetOutOfRange { .. })));
 }
 
+#[test]
+fn a_flush_of_segments_that_retention_takes_meanwhile_is_no_failure_of_the_disk() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::new(Op::Sync, "00000000000000000000.log");
+    let id = Uuid([1; 16]);
+    let manager = open(root.path(), &gate, id);
+    let log = create(&manager, id);
+    for _ in 0..6 {
+        Batch::new(1, 200, NOW - 5000).append(&log).unwrap();
+    }
+    let (has_arrived, go) = gate.shut();
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| log.flush(NOW));
+        has_arrived.recv().unwrap();
+        assert!(log.apply_retention(NOW).unwrap().deleted_segments > 2);
+        go.send(()).unwrap();
+        assert_eq!(flush.join().unwrap().unwrap().get(), 6);
+    });
+    assert!(!log.is_read_only());
+    let batch = Batch::new(1, 200, NOW);
+    assert_eq!(batch.append(&log).unwrap().first_offset, 6);
+    log.flush(NOW).unwrap();
+}
+
 /// Notes which directories are synced, and refuses to while told so.
 #[derive(Default)]
 struct Syncs {

@@ -306,6 +306,31 @@ fn a_garbled_index_of_a_flushed_segment_hides_no_record() {
     }
 }
 
+#[test]
+fn an_index_that_is_cut_short_while_it_is_open_hides_no_record() {
+    let config = LogConfig { segment_bytes: 100_000, index_interval_bytes: 1, ..LogConfig::default() };
+    let home = Home::new(config);
+    let log = home.open(false);
+    while log.segment_count() < 2 {
+        Batch::new(1, 10, NOW + log.log_end_offset().get()).append(&log).unwrap();
+    }
+    let end = log.log_end_offset().get();
+    for suffix in [".index", ".timeindex"] {
+        for offset in (0..end).step_by(50) {
+            log.read(offset, 1, true, Isolation::LogEnd).unwrap();
+            in_memory::offset_for_timestamp(&log, NOW + offset).unwrap();
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(home.file(0, suffix)).unwrap();
+        file.set_len(8).unwrap();
+        for offset in (0..end).step_by(7) {
+            let read = log.read(offset, 1, true, Isolation::LogEnd).unwrap();
+            assert_eq!(read.base_offset, offset, "{suffix}");
+            let found = in_memory::offset_for_timestamp(&log, NOW + offset).unwrap();
+            assert_eq!(found.map(|(found, _)| found.offset), Some(offset), "{suffix}");
+        }
+    }
+}
+
 fn random_bytes(random: &mut Random, bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
 }

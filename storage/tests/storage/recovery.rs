@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
 use crate::common::{Batch, Home, NOW, Opened, Random, flip, headers, read_all};
+use weir_storage::disk::Op;
 use weir_storage::{AppendInfo, Isolation, LogConfig, StorageError, in_memory};
 
 /// Appends a mixture: plain, idempotent and transactional batches with markers, in growing leader epochs.
@@ -292,6 +293,23 @@ fn a_recovery_reads_the_unflushed_tail_and_not_the_log() {
         assert!(log.read(offset, 1, true, Isolation::LogEnd).unwrap().base_offset <= offset);
     }
     assert_eq!(log.shared.counters.index_rebuilds.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_start_after_a_clean_stop_does_not_read_records_that_were_deleted() {
+    let home = Home::default();
+    let log = home.open(false);
+    for _ in 0..400 {
+        Batch::new(3, 5000, NOW).append(&log).unwrap();
+    }
+    log.delete_records(-1).unwrap();
+    log.close(NOW, true).unwrap();
+    drop(log);
+    let before = home.faults.count(Op::Read);
+    let log = home.open(true);
+    assert_eq!((log.log_start_offset().get(), log.log_end_offset().get()), (1200, 1200));
+    let reads = home.faults.count(Op::Read) - before;
+    assert!(reads < 15, "{reads} reads");
 }
 
 #[test]
