@@ -4,6 +4,7 @@ foreign programs that print what they proved."""
 import json
 import os
 import random
+import re
 import socket
 import string
 import subprocess
@@ -204,8 +205,8 @@ def installed_versions():
     versions["kafkajs"] = json.loads((HERE / "js" / "package.json").read_text())["dependencies"]["kafkajs"]
     try:
         done = subprocess.run(["kcat", "-V"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        word = [w for w in done.stdout.split() if w[0].isdigit()]
-        versions["kcat"] = word[0] if word else "?"
+        word = re.search(r"Version (\S+)", done.stdout)
+        versions["kcat"] = word.group(1) if word else "?"
     except OSError:
         pass
     return versions
