@@ -52,6 +52,8 @@ const MAX_ZSTD_WINDOW_LOG: u32 = 27;
 const MIN_ZSTD_WINDOW_LOG: u32 = 22;
 /// Longest wait for connections to end at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a start that takes long says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// Descriptors kept for what is neither a connection nor a segment.
 const RESERVED_DESCRIPTORS: u64 = 256;
 /// Fewest files of logs that may be open at once.
@@ -681,7 +683,16 @@ fn load_logs(
     removed_topics: HashSet<Uuid>,
 ) -> Result<(), ServerError> {
     let claims = Claims { config, image, removed_topics };
-    let summary = logs.load(&claims, now_ms(), &|_, _| {})?;
+    let said = parking_lot::Mutex::new(Instant::now());
+    let tell = |opened: usize, all: usize| {
+        let mut said = said.lock();
+        if said.elapsed() >= PROGRESS_EVERY {
+            *said = Instant::now();
+            let checked_bytes = logs.counters().recovery_bytes.load(Ordering::Relaxed);
+            tracing::info!(opened, all, checked_bytes, "opening logs");
+        }
+    };
+    let summary = logs.load(&claims, now_ms(), &tell)?;
     for stray in &summary.strays {
         tracing::warn!(path = %stray.display(), "no topic claims this directory: it is kept aside");
     }

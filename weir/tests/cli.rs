@@ -452,6 +452,31 @@ fn every_signal_that_ends_a_server_ends_it_cleanly_and_nohup_holds() {
 }
 
 #[test]
+fn a_second_signal_ends_a_start_that_takes_long() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nobody writes to the pipe: the start waits for ever.
+    let pipe = dir.path().join("meta.properties");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut child = Command::new("env")
+        .args(["--default-signal", env!("CARGO_BIN_EXE_weir"), "server", "--override", "http.listener="])
+        .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
+        .args(["--override", &format!("log.dirs={}", dir.path().display())])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    for awaited in ["memory plan", "stopping once the start is done"] {
+        assert!(lines.any(|line| line.contains(awaited)), "{awaited}");
+        let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+    assert!(lines.any(|line| line.contains("ended before the start was done")));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn a_short_demo_holds_the_bound_and_writes_its_reports() {
     let dir = tempfile::tempdir().unwrap();
     let html = dir.path().join("demo.html");

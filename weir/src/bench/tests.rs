@@ -75,9 +75,9 @@ async fn a_rate_is_kept_and_each_record_has_its_latency() {
     let report = produce(&paced(Some(2000), None)).await.unwrap();
     assert_eq!(report.records, 2000, "{report:?}");
     for report in [&timed, &report] {
-        // No more than were due by the end, to each producer; a machine that is busy may be late with some.
+        // No more than were due by the end, to each producer; a machine that is busy may be late with some, or all.
         let most = (2000.0 * report.took.as_secs_f64()) as u64 + 2;
-        assert!((1..=most).contains(&report.records), "{report:?}");
+        assert!(report.records <= most, "{report:?}");
         assert_eq!((report.latencies.count(), report.errors), (report.records, 0));
     }
     let text = report.text();

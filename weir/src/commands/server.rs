@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use weir_broker::Server;
 use weir_metadata::properties::{BrokerConfig, Loaded, NoteLevel, PropertySet};
 
@@ -99,10 +100,18 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
         weir_broker::runtime(&layout).map_err(|error| format!("cannot start the runtime: {error}"))?;
     weir_broker::log_panics();
     runtime.block_on(async {
-        let mut signals =
+        let signals =
             Signals::install().map_err(|error| format!("cannot install signal handlers: {error}"))?;
+        let (started, is_started) = oneshot::channel();
+        // On another thread: this one reads and checks logs.
+        let watch = tokio::spawn(signals.during_start(is_started));
         let server = Server::start(loaded.config).await.map_err(|error| error.to_string())?;
+        drop(started);
+        let (mut signals, early) =
+            watch.await.map_err(|error| format!("cannot watch for signals: {error}"))?;
         let failed = tokio::select! {
+            // Said already.
+            () = std::future::ready(()), if early => None,
             name = signals.stop() => {
                 tracing::info!(signal = name, "stopping");
                 None
@@ -135,6 +144,27 @@ impl Signals {
             hang_up: if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) },
             _file_size: signal(SignalKind::from_raw(SIGXFSZ))?,
         })
+    }
+
+    /// Waits for the end of the start, and returns whether a signal to stop came meanwhile. A second one ends the process:
+    /// after a crash there may be much to check, and to be ended in the middle of that loses nothing.
+    async fn during_start(mut self, started: oneshot::Receiver<()>) -> (Self, bool) {
+        let mut early = false;
+        tokio::pin!(started);
+        loop {
+            tokio::select! {
+                // Nothing is ever sent.
+                _ = &mut started => return (self, early),
+                name = self.stop() => {
+                    if early {
+                        tracing::warn!(signal = name, "ended before the start was done");
+                        std::process::exit(1);
+                    }
+                    tracing::info!(signal = name, "stopping once the start is done; a second signal ends it at once");
+                    early = true;
+                }
+            }
+        }
     }
 
     /// Waits for the signal to stop and returns its name.
