@@ -1,6 +1,7 @@
 //! Metadata snapshots: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` of a formatted directory.
 //!
-//! Invariant: a file under its final name is whole and synced; a snapshot in the making ends in `.part`.
+//! Invariant: a file under its final name is whole and synced; a snapshot in the making ends in `.part`. One without its
+//! footer was cut short later, and is not read.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -69,19 +70,27 @@ pub(super) fn parse(
 ) -> Result<(MetadataImage, Quorum), ReplayError> {
     let mut records = Vec::new();
     let mut quorum = Quorum::default();
-    let mut log_time_ms = -1;
+    let (mut log_time_ms, mut is_whole) = (-1, false);
     let mut scratch = Scratch::new(0);
     for_each_batch_of(source, size, what, |batch| {
         if batch.header.is_control() {
             log_time_ms = log_time_ms.max(batch.header.max_timestamp);
-            return batch
-                .for_each_record(what, &mut scratch, |record| take_control(&mut quorum, what, record));
+            return batch.for_each_record(what, &mut scratch, |record| {
+                let kind = ControlRecordType::parse_key(record.key.unwrap_or_default());
+                is_whole = matches!(kind, Ok(ControlRecordType::SnapshotFooter));
+                take_control(&mut quorum, what, record)
+            });
         }
         batch.for_each_record(what, &mut scratch, |record| {
             records.push(decode(what, record.offset, record.value.unwrap_or_default())?);
             Ok::<(), ReplayError>(())
         })
     })?;
+    if !is_whole {
+        // Cut off between two batches it would read as metadata that has lost topics.
+        let reason = "it has no footer, so it is not whole".to_string();
+        return Err(ReplayError::Damaged { what: what.to_string(), offset: end_offset, reason });
+    }
     let provenance = Provenance {
         last_contained_offset: end_offset - 1,
         last_contained_epoch: epoch,

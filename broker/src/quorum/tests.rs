@@ -112,3 +112,30 @@ fn records_that_do_not_fit_the_ones_before_them_are_refused_and_not_written() {
     // It would keep every start from reading the log.
     assert_eq!(open_log(dir.path()).image().last_offset(), end.get());
 }
+
+#[test]
+fn a_snapshot_that_was_cut_between_two_batches_is_not_taken_for_metadata_without_topics() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open_log(dir.path());
+    log.append(&bootstrap_records(metadata_version::DEFAULT_LEVEL, &[]), 1).unwrap();
+    log.snapshot(1).unwrap();
+    drop(log);
+    let snapshots = snapshot::list(&dir.path().join("__cluster_metadata-0")).unwrap();
+    let [newest] = snapshots.as_slice() else { panic!("{snapshots:?}") };
+    let whole = std::fs::read(&newest.path).unwrap();
+    let mut ends = vec![0];
+    while let Some(head) = whole.get(*ends.last().unwrap()..).and_then(|rest| rest.first_chunk()) {
+        let size = weir_protocol::records::BatchHeader::parse(head).unwrap().size_bytes();
+        ends.push(ends.last().unwrap() + size);
+    }
+    // Header, features, footer.
+    assert_eq!((ends.len(), ends.last()), (4, Some(&whole.len())));
+    for end in &ends[..3] {
+        std::fs::write(&newest.path, &whole[..*end]).unwrap();
+        let error = open(dir.path()).err().expect("topics may be missing").to_string();
+        assert!(error.contains("no readable snapshot reaches the log start"), "{error}");
+    }
+    std::fs::write(&newest.path, &whole).unwrap();
+    let image = open(dir.path()).unwrap().image().clone();
+    assert_eq!(image.features().metadata_version(), metadata_version::DEFAULT_LEVEL);
+}
