@@ -7,7 +7,7 @@ use weir_metadata::properties::keys;
 use weir_protocol::records::{BatchBuilder, BatchHeader, Codec, HEADER_SIZE_BYTES};
 use weir_storage::{AppendOrigin, StorageError};
 
-use super::OFFSETS_TOPIC;
+use super::{OFFSETS_TOPIC, blocking};
 use crate::broker::Broker;
 use crate::topics::Partition;
 
@@ -30,7 +30,9 @@ pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: Appen
     let body = [IoSlice::new(&bytes[HEADER_SIZE_BYTES..])];
     match partition.append(&header, &body, AppendOrigin::Coordinator, now_ms) {
         Ok(appended) => {
-            if let Err(error) = partition.sync_if_needed(&appended, now_ms) {
+            if appended.needs_flush
+                && let Err(error) = blocking(|| partition.sync_if_needed(&appended, now_ms))
+            {
                 broker.note_append_failure(partition, &error);
                 return Appended::Unknown;
             }

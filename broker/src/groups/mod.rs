@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use weir_budget::{Budget, Holder, Lease};
@@ -39,6 +40,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const LEASE_STEP_BYTES: u64 = 64 * 1024;
 /// Longest text that a waiting request keeps of itself, in bytes.
 const MAX_KEPT_BYTES: usize = 256;
+/// How long a thread of the runtime waits for a shard's lock before its other tasks go on elsewhere.
+const LOCK_PATIENCE: Duration = Duration::from_millis(1);
 /// Waiting requests for which a shard's table keeps room when fewer wait.
 const KEPT_WAITING: usize = 16;
 
@@ -52,6 +55,25 @@ struct SlotState {
     shard: Shard,
     waiting: HashMap<Token, oneshot::Sender<Reply>>,
     load: Load,
+}
+
+impl Slot {
+    /// Locks the shard for a request. Where records must be durable, another may hold the lock for as long as that takes.
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        lock(&self.state)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.try_lock_for(LOCK_PATIENCE).unwrap_or_else(|| blocking(|| mutex.lock()))
+}
+
+/// Does what may block this thread for long; if it is one of the runtime's, its other tasks go on elsewhere.
+fn blocking<R>(work: impl FnOnce() -> R) -> R {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// All shards of the server.
@@ -160,7 +182,7 @@ impl Groups {
         let token = Token(self.next_token.fetch_add(1, Ordering::Relaxed));
         let (sender, mut receiver) = oneshot::channel();
         {
-            let mut state = slot.state.lock();
+            let mut state = slot.lock();
             state.waiting.insert(token, sender);
             let effects = state.shard.handle(self.now_ms(), token, command);
             self.carry_out(&broker, slot, &mut state, effects);
@@ -198,13 +220,13 @@ impl Groups {
 
     /// Looks at one shard under its lock.
     pub(crate) fn look<R>(&self, slot: &Slot, look: impl FnOnce(&Shard) -> R) -> R {
-        look(&slot.state.lock().shard)
+        look(&slot.lock().shard)
     }
 
     /// Looks at every shard in turn, each under its lock.
     pub(crate) fn for_each_shard(&self, mut look: impl FnMut(&Shard)) {
         for slot in self.all() {
-            look(&slot.state.lock().shard);
+            look(&slot.lock().shard);
         }
     }
 
@@ -247,7 +269,7 @@ impl Groups {
             self.next_tick_ms.store(i64::MAX, Ordering::SeqCst);
             let mut next_ms = i64::MAX;
             for slot in self.all() {
-                let mut state = slot.state.lock();
+                let mut state = slot.lock();
                 if state.shard.next_deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms) {
                     let effects = state.shard.tick(now_ms);
                     self.carry_out(broker, &slot, &mut state, effects);
@@ -353,9 +375,36 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(token) = self.token else { return };
-        let mut state = self.slot.state.lock();
+        let mut state = self.slot.lock();
         state.waiting.remove(&token);
         let effects = state.shard.cancel(self.groups.now_ms(), token);
         self.groups.carry_out(self.broker, self.slot, &mut state, effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn while_a_request_waits_for_a_shard_the_other_tasks_of_its_thread_go_on() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let shard = Arc::new(Mutex::new(()));
+        let (release, released) = mpsc::channel();
+        let (hold, held) = mpsc::channel();
+        let holder = Arc::clone(&shard);
+        let syncing = std::thread::spawn(move || {
+            let _guard = holder.lock();
+            hold.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        held.recv().unwrap();
+        let waiting = runtime.spawn(async move { drop(lock(&shard)) });
+        // The thread is taken by the first task: whoever wants to be heard meanwhile is this one.
+        let other = runtime.spawn(async move { release.send(()).unwrap() });
+        runtime.block_on(async { (waiting.await, other.await) }).0.unwrap();
+        syncing.join().unwrap();
     }
 }
