@@ -23,6 +23,8 @@ const MIN_EVICTION: Duration = Duration::from_secs(120);
 const SESSION_UNITS: usize = 3;
 /// Units of a name that is the session's own: that of a topic that does not exist.
 const NAME_UNITS: usize = 3;
+/// So many new partitions are put in their places one by one.
+const FEW: usize = 16;
 /// Longest name that a session keeps; no topic has a longer one.
 const MAX_NAME_BYTES: usize = 249;
 /// Names of topics that were deleted stay with the sessions that hold them: an eighth of the plan's term is for them.
@@ -90,30 +92,50 @@ impl Session {
         self.partitions.binary_search_by(|cached| cached.key().cmp(&(topic, partition)))
     }
 
-    fn put(&mut self, wanted: Wanted) {
-        match self.find(&wanted.topic, wanted.partition) {
-            Ok(at) => self.partitions[at].wanted = wanted,
-            Err(at) => {
-                if self.partitions.len() == self.partitions.capacity() {
-                    self.partitions.reserve_exact(1 + self.partitions.len() / 8);
-                }
-                self.partitions.insert(at, Cached { wanted, told: None });
+    /// Takes what a request names; of what is named twice the last counts. Many new ones are sorted in at once: one by
+    /// one, each would move all that lie behind it.
+    fn put(&mut self, wanted: Vec<Wanted>) {
+        let mut new = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            match self.find(&wanted.topic, wanted.partition) {
+                Ok(at) => self.partitions[at].wanted = wanted,
+                Err(_) => new.push(Cached { wanted, told: None }),
             }
+        }
+        sort(&mut new);
+        let room = self.partitions.capacity() - self.partitions.len();
+        if new.len() > room {
+            self.partitions.reserve_exact(new.len().max(1 + self.partitions.len() / 8));
+        }
+        if new.len() > FEW {
+            self.partitions.append(&mut new);
+            self.partitions.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        }
+        for cached in new {
+            let (Ok(at) | Err(at)) = self.find(&cached.wanted.topic, cached.wanted.partition);
+            self.partitions.insert(at, cached);
         }
     }
 
-    fn forget(&mut self, topic: &TopicKey, partition: i32) {
-        if let Ok(at) = self.find(topic, partition) {
-            self.partitions.remove(at);
+    fn forget(&mut self, mut forgotten: Vec<(TopicKey, i32)>) {
+        if forgotten.is_empty() {
+            return;
+        }
+        forgotten.sort_unstable();
+        let is_forgotten = |cached: &Cached| {
+            forgotten.binary_search_by(|(topic, partition)| (topic, *partition).cmp(&cached.key())).is_ok()
+        };
+        self.partitions.retain(|cached| !is_forgotten(cached));
+        // What is not charged any more must not be held.
+        let most = self.partitions.len() + self.partitions.len() / 8 + 1;
+        if self.partitions.capacity() > most {
+            self.partitions.shrink_to_fit();
         }
     }
 
     /// Sorts the partitions; of those that are named twice the last counts.
     fn sort(&mut self) {
-        self.partitions.reverse();
-        // Stable, so that the last one named is the first of its key now, which is the one that stays.
-        self.partitions.sort_by(|a, b| a.key().cmp(&b.key()));
-        self.partitions.dedup_by(|a, b| a.key() == b.key());
+        sort(&mut self.partitions);
         self.partitions.shrink_to_fit();
     }
 
@@ -143,7 +165,8 @@ impl Session {
         ahead.chain(behind.iter_mut().enumerate())
     }
 
-    /// Lets the next reply begin after the partition at `position`, the last that gave data in this one.
+    /// Lets the next reply begin after the partition at `position`: the last that gave data in this one, or that had
+    /// room in it.
     pub(crate) fn rotate_after(&mut self, position: usize) {
         self.start = position + 1;
     }
@@ -154,6 +177,14 @@ impl Session {
             self.partitions[at].told = told;
         }
     }
+}
+
+/// Sorts partitions; of those that are named twice the last counts.
+fn sort(partitions: &mut Vec<Cached>) {
+    partitions.reverse();
+    // Stable, so that the last one named is the first of its key now, which is the one that stays.
+    partitions.sort_by(|a, b| a.key().cmp(&b.key()));
+    partitions.dedup_by(|a, b| a.key() == b.key());
 }
 
 fn units(partitions: usize, own_names: usize) -> usize {
@@ -169,7 +200,7 @@ pub(crate) enum SessionError {
     Full,
     /// The request's epoch is not the next one.
     InvalidEpoch,
-    /// The request names topics by id where the session names them by name, or the reverse.
+    /// The request is of a version that names topics by id where the session names them by name, or the reverse.
     TopicIdMode,
 }
 
@@ -273,11 +304,7 @@ impl FetchSessions {
     ) -> Result<Begun, SessionError> {
         const FINAL_EPOCH: i32 = -1;
         const INITIAL_EPOCH: i32 = 0;
-        let mut table = self.table.lock();
         if request.epoch == FINAL_EPOCH || request.epoch == INITIAL_EPOCH {
-            if request.session_id != 0 {
-                table.remove(request.session_id);
-            }
             let cannot_be_kept = request.is_too_long();
             let mut session = Session {
                 id: 0,
@@ -288,10 +315,17 @@ impl FetchSessions {
                 start: 0,
             };
             let sessionless = |session| Context::Sessionless(Arc::new(Mutex::new(session)));
-            if request.epoch == FINAL_EPOCH || cannot_be_kept {
+            let is_kept = request.epoch == INITIAL_EPOCH && !cannot_be_kept;
+            if is_kept {
+                session.sort();
+            }
+            let mut table = self.table.lock();
+            if request.session_id != 0 {
+                table.remove(request.session_id);
+            }
+            if !is_kept {
                 return Ok((sessionless(session), None));
             }
-            session.sort();
             if let Err(property) = self.make_room(&mut table, session.units(), now) {
                 return Ok((sessionless(session), Some(property)));
             }
@@ -306,6 +340,7 @@ impl FetchSessions {
             table.slots.insert(id, Slot { session: Arc::clone(&session), last_used: now, partitions, units });
             return Ok((Context::Full(session), None));
         }
+        let mut table = self.table.lock();
         let all_units = table.units;
         let slot = table.slots.get_mut(&request.session_id).ok_or(SessionError::NotFound)?;
         let others = all_units - slot.units;
@@ -314,9 +349,8 @@ impl FetchSessions {
         if session.next_epoch != request.epoch {
             return Err(SessionError::InvalidEpoch);
         }
-        // A request without topics says nothing about the mode: it keeps the session's.
-        let names_topics = !request.wanted.is_empty() || !request.forgotten.is_empty();
-        if names_topics && session.uses_topic_ids != request.uses_topic_ids {
+        // Also where the request names no topic: the reply to it would have to.
+        if session.uses_topic_ids != request.uses_topic_ids {
             return Err(SessionError::TopicIdMode);
         }
         slot.last_used = now;
@@ -335,12 +369,8 @@ impl FetchSessions {
             return Err(if is_over { SessionError::Full } else { SessionError::NotFound });
         }
         session.own_names = own_names;
-        for wanted in request.wanted {
-            session.put(wanted);
-        }
-        for (topic, partition) in &request.forgotten {
-            session.forget(topic, *partition);
-        }
+        session.put(request.wanted);
+        session.forget(request.forgotten);
         session.next_epoch = if session.next_epoch == i32::MAX { 1 } else { session.next_epoch + 1 };
         let (partitions, units) = (session.len(), session.units());
         if partitions == 0 {
@@ -390,8 +420,11 @@ impl FetchSessions {
 }
 
 impl Table {
+    /// Ends a session. A fetch that still waits for it is answered with nothing: what is not charged any more must not
+    /// be held.
     fn remove(&mut self, id: i32) {
         if let Some(slot) = self.slots.remove(&id) {
+            slot.session.lock().partitions = Vec::new();
             self.partitions -= slot.partitions;
             self.units -= slot.units;
         }
@@ -471,8 +504,10 @@ mod tests {
         let sessions = FetchSessions::new(10, 100);
         let now = Instant::now();
         sessions.begin(request(0, 0, vec![wanted(0, 0)]), now, || 7).unwrap();
-        let by_id = SessionRequest { uses_topic_ids: true, ..request(7, 1, vec![wanted(0, 0)]) };
-        assert_eq!(sessions.begin(by_id, now, || 0).unwrap_err(), SessionError::TopicIdMode);
+        for list in [vec![wanted(0, 0)], vec![]] {
+            let by_id = SessionRequest { uses_topic_ids: true, ..request(7, 1, list) };
+            assert_eq!(sessions.begin(by_id, now, || 0).unwrap_err(), SessionError::TopicIdMode);
+        }
         assert!(matches!(
             sessions.begin(request(7, -1, vec![]), now, || 0),
             Ok((Context::Sessionless(_), None))
@@ -533,6 +568,40 @@ mod tests {
         assert_eq!(positions(&context).iter().map(|(p, _)| *p).collect::<Vec<_>>(), [1, 2, 0]);
         context.session().lock().rotate_after(2);
         assert_eq!(positions(&context).iter().map(|(p, _)| *p).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_session_that_ended_holds_nothing_also_where_a_fetch_still_waits_for_it() {
+        let sessions = FetchSessions::new(2, 100);
+        let now = Instant::now();
+        let (waits, _) = sessions.begin(request(0, 0, vec![wanted(0, 0)]), now, || 7).unwrap();
+        assert!(matches!(
+            sessions.begin(request(7, -1, vec![]), now, || 0),
+            Ok((Context::Sessionless(_), _))
+        ));
+        assert_eq!((waits.session_id(), waits.session().lock().partitions.capacity()), (7, 0));
+    }
+
+    #[test]
+    fn many_partitions_come_and_go_at_once_as_one_by_one() {
+        let sessions = FetchSessions::new(2, 5000);
+        let now = Instant::now();
+        let each = |range: std::ops::Range<i32>| range.map(|partition| wanted(partition, 1)).rev();
+        let list = each(0..1000).filter(|it| it.partition % 3 == 0).collect();
+        sessions.begin(request(0, 0, list), now, || 1).unwrap();
+        // Known ones, new ones in front, between and behind, some of them twice.
+        let mut list: Vec<Wanted> = each(0..1200).collect();
+        list.extend((0..1200).filter(|partition| partition % 2 == 0).map(|partition| wanted(partition, 2)));
+        let (context, _) = sessions.begin(request(1, 1, list), now, || 0).unwrap();
+        let expected = |partition: i32| (partition, if partition % 2 == 0 { 2 } else { 1 });
+        assert_eq!(positions(&context), (0..1200).map(expected).collect::<Vec<_>>());
+        let mut forgets = request(1, 2, vec![wanted(5000, 3), wanted(-1, 3)]);
+        forgets.forgotten = (1..3000).rev().map(|number| (TopicKey::Name(Arc::from("t")), number)).collect();
+        let (context, _) = sessions.begin(forgets, now, || 0).unwrap();
+        assert_eq!(positions(&context), [(-1, 3), (0, 2), (5000, 3)]);
+        assert_eq!(sessions.figures().1, 3);
+        // Nor is the room for the others kept, which is charged no more.
+        assert!(context.session().lock().partitions.capacity() <= 4);
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod support;
 mod cluster;
 #[path = "administration/configs.rs"]
 mod configs;
+#[path = "administration/fetch.rs"]
+mod fetch;
 #[path = "administration/offsets.rs"]
 mod offsets;
 #[path = "administration/topics.rs"]

@@ -63,17 +63,20 @@ const THROTTLE: Duration = Duration::from_millis(500);
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
     let broker = Arc::clone(&request.broker);
     let fetch = request.decode(FetchRequest::decode)?;
+    let max_bytes = fetch.max_bytes.min(broker.fetch_max_bytes).clamp(0, MOST_RECORD_BYTES) as u64;
     let terms = Terms {
         version: request.version,
         read_committed: fetch.isolation_level == 1,
-        min_bytes: fetch.min_bytes.max(0) as u64,
-        max_bytes: fetch.max_bytes.min(broker.fetch_max_bytes).clamp(0, MOST_RECORD_BYTES) as u64,
+        // More than there may be in a reply is never there.
+        min_bytes: (fetch.min_bytes.max(0) as u64).min(max_bytes),
+        max_bytes,
         deadline: Instant::now() + Duration::from_millis(fetch.max_wait_ms.max(0) as u64),
     };
     let partitions: usize = fetch.topics.iter().map(|topic| topic.partitions.len()).sum();
     let forgotten: usize = fetch.forgotten_topics_data.iter().map(|topic| topic.partitions.len()).sum();
     let forgotten_bytes = forgotten.saturating_mul(size_of::<(TopicKey, i32)>());
-    let wanted_bytes = partitions.saturating_mul(size_of::<Wanted>() + size_of::<Cached>());
+    // As they are decoded, as a session has them, and while these are sorted.
+    let wanted_bytes = partitions.saturating_mul(size_of::<Wanted>() + 2 * size_of::<Cached>());
     request.lease_more(wanted_bytes.saturating_add(forgotten_bytes)).await?;
     let session = session_request(&broker, fetch, request.version);
     let context = match broker.fetch_sessions.begin(session, Instant::now(), || broker.random_i32()) {
@@ -370,6 +373,10 @@ fn diverging(wanted: &Wanted, partition: &Partition) -> Result<Option<(i32, i64)
     }
     match partition.log.end_offset_for_epoch(wanted.last_fetched_epoch) {
         None => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+        // Where the logs parted is of no use to a reader whose next record is gone.
+        Some(_) if wanted.fetch_offset < partition.log.log_start_offset().get() => {
+            Err(ErrorCode::OFFSET_OUT_OF_RANGE)
+        }
         Some((epoch, end_offset))
             if epoch < wanted.last_fetched_epoch || end_offset < wanted.fetch_offset =>
         {
@@ -383,7 +390,8 @@ fn diverging(wanted: &Wanted, partition: &Partition) -> Result<Option<(i32, i64)
 struct Plan {
     answers: Vec<Answer>,
     record_bytes: u64,
-    failed: bool,
+    /// Something that the client should hear of at once: an error, or that nothing is asked for.
+    is_urgent: bool,
 }
 
 impl Plan {
@@ -392,17 +400,20 @@ impl Plan {
         let mut session = context.session().lock();
         let most = if incremental { session.len().min(MAX_INCREMENTAL_ANSWERS) } else { session.len() };
         let first = if incremental { most.min(FEW_ANSWERS) } else { most };
-        let mut plan = Plan { answers: Vec::with_capacity(first), record_bytes: 0, failed: false };
-        let mut last_with_data = None;
+        let is_urgent = session.len() == 0;
+        let mut plan = Plan { answers: Vec::with_capacity(first), record_bytes: 0, is_urgent };
+        let (mut last, mut last_told) = (None, 0);
         for (position, cached) in session.visit() {
             if plan.answers.len() >= most {
+                // Those behind must have their turn too, where none of these has data.
+                last = last.or(Some(last_told));
                 break;
             }
             let answer = plan.ask(broker, cached, terms);
-            plan.failed |= answer.error_code != ErrorCode::NONE || answer.diverging.is_some();
+            plan.is_urgent |= answer.error_code != ErrorCode::NONE || answer.diverging.is_some();
             plan.record_bytes += answer.record_bytes();
             if answer.records.is_some() {
-                last_with_data = Some(position);
+                last = Some(position);
             }
             let said = (answer.high_watermark, answer.log_start_offset);
             if incremental
@@ -417,8 +428,9 @@ impl Plan {
                 plan.answers.reserve_exact(most - plan.answers.len());
             }
             plan.answers.push(answer);
+            last_told = position;
         }
-        if let Some(position) = last_with_data {
+        if let Some(position) = last {
             session.rotate_after(position);
         }
         plan
@@ -489,7 +501,7 @@ impl Plan {
     }
 
     fn is_due(&self, terms: &Terms) -> bool {
-        self.failed || self.record_bytes >= terms.min_bytes
+        self.is_urgent || self.record_bytes >= terms.min_bytes
     }
 
     /// Encodes the heads, notes what the session was told, and joins the file ranges.

@@ -200,6 +200,11 @@ fn read(pair: &mut Pair, version: i16, all: &[Topic]) {
         Terms { max_wait_ms: 20, min_bytes: 1 << 20, ..TERMS },
         &[part(a, 0, 0)],
     );
+    // Answered at once, or never in the time that a test has.
+    let patient = Terms { max_wait_ms: i32::MAX, min_bytes: 1, ..TERMS };
+    ask(pair, version, "nothing, with all patience", patient, &[]);
+    let more = Terms { min_bytes: 1 << 20, max_bytes: 1000, ..patient };
+    ask(pair, version, "less than what is wanted at least", more, &[part(b, 0, 0)]);
     ask(pair, version, "negative terms", Terms { max_wait_ms: -1, min_bytes: -1, ..TERMS }, &[part(a, 0, 0)]);
     for max_bytes in [0, 1, 61, 1500, 2100, 3000, 4300, -1] {
         ask(
@@ -311,11 +316,18 @@ fn sessions(pair: &mut Pair, version: i16, all: &[Topic]) {
     pair.delete_records(&a.name, 1, 3);
     ask(pair, version, "another log start", session(ids, 14), &[]);
     ask_and_forget(pair, version, "without what grows", session(ids, 15), &[], &[(a, &[0])]);
+    if version >= 13 {
+        // By names, which this version has, in a session that has ids.
+        ask(pair, 12, "in the other mode", session(ids, 16), &[]);
+    }
     ask(pair, version, "closed", session(ids, -1), &[part(a, 1, 9)]);
     ask(pair, version, "after it was closed", session(ids, 16), &[]);
     let ids = ask(pair, version, "a session that is replaced", session(none, 0), &[part(a, 1, 9)]);
     ask(pair, version, "replaced", session(ids, 0), &[part(b, 0, 8)]);
     ask(pair, version, "after it was replaced", session(ids, 1), &[]);
+    let ids = ask(pair, version, "closed for good", session(none, 0), &[part(a, 1, 9)]);
+    let patient = Terms { max_wait_ms: i32::MAX, min_bytes: 1, ..session(ids, -1) };
+    ask(pair, version, "closed for good, with all patience", patient, &[]);
     let ids = ask(pair, version, "emptied", session(none, 0), &[part(a, 1, 9)]);
     ask_and_forget(pair, version, "forgotten all", session(ids, 1), &[], &[(a, &[1])]);
     ask(pair, version, "after all was forgotten", session(ids, 2), &[]);
