@@ -79,6 +79,9 @@ pub(crate) enum ConnectionError {
     /// A reply that cannot be expressed in the request's version: our fault.
     #[error("reply: {0}")]
     Encode(#[from] EncodeError),
+    /// A reply that no frame can hold: the request names very often what takes much to tell.
+    #[error("a reply to {0:?} would be larger than any frame; ask for less in one request")]
+    TooLarge(ApiKey),
     /// A reply did not come out as it was counted: our fault.
     #[error("a reply to {0:?} has another size than was told")]
     ReplyChanged(ApiKey),

@@ -181,7 +181,7 @@ impl Request {
     }
 
     /// Before a wait that no other request should wait for too: moves what the request holds to the share of those that
-    /// wait, which is never waited for. False where there is no room; then it must not wait.
+    /// wait, which is never waited for. False where there is no room; then it must not wait. To be asked once.
     pub(crate) fn may_wait(&mut self) -> bool {
         let bytes = self.lease.bytes().saturating_sub(self.spare as u64);
         let holder = Holder::new(self.api.name(), self.connection.id);
@@ -312,44 +312,53 @@ impl Request {
         body: impl Fn(&mut dyn Sink) -> Result<T, EncodeError>,
         front: impl Fn(&mut dyn Sink, T) -> Result<(), EncodeError>,
     ) -> Result<Reply, ConnectionError> {
-        let head = self.head();
         let mut counter = Counter::default();
         body(&mut counter)?;
+        let mut needed = counter.0;
         loop {
-            let room = counter.0 + counter.0 / 8 + FRONT_BYTES;
-            let lease = match FRONT_BYTES + room {
-                0..=SMALL_BYTES => None,
-                size => {
-                    let holder = Holder::new("reply", head.connection);
-                    let bytes = size as u64 + SEND_BYTES;
-                    Some(lease_patiently(&self.broker.budgets.replies, bytes, holder).await?)
-                }
-            };
-            let mut bytes = Vec::with_capacity(FRONT_BYTES + room);
-            bytes.resize(FRONT_BYTES, 0);
-            let mut sink =
-                Bounded { bytes, limit: FRONT_BYTES + room, wanted: FRONT_BYTES, first_error: None };
-            let told = body(&mut sink)?;
-            if sink.wanted > sink.limit {
-                counter.0 = sink.wanted;
-                continue;
+            let mut state = self.state_reply(needed).await?;
+            let told = body(&mut state.sink)?;
+            match state.finish(self.head(), |w| front(w, told))? {
+                Ok(reply) => return Ok(reply),
+                Err(outgrown) => needed = outgrown,
             }
-            let Bounded { mut bytes, mut first_error, .. } = sink;
-            let body_bytes = bytes.len() - FRONT_BYTES;
-            let mut fore = Vec::with_capacity(FRONT_BYTES);
-            let mut watched = Watched { out: &mut fore, first_error: None };
-            front(&mut watched, told)?;
-            first_error = watched.first_error.or(first_error);
-            let mut start = Vec::with_capacity(FRONT_BYTES);
-            head.put(&mut start, fore.len() + body_bytes);
-            start.extend_from_slice(&fore);
-            debug_assert!(start.len() <= FRONT_BYTES);
-            let from = FRONT_BYTES - start.len();
-            bytes[from..FRONT_BYTES].copy_from_slice(&start);
-            bytes.drain(..from);
-            let holding = Some(Holding::Replies);
-            return Ok(Reply { bytes, lease, holding, first_error, ..Reply::default() });
         }
+    }
+
+    /// As [`Request::reply_of_state`], item by item, between which others get their turn: a request may name what is
+    /// large very often. Ends with the first item that makes the reply larger than any may be.
+    pub(crate) async fn reply_of_items(
+        &self,
+        items: usize,
+        encode: impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Reply, ConnectionError> {
+        let most = self.broker.budgets.replies.limit();
+        let mut counter = Bounded::new(Vec::new(), 0);
+        put_items(items, &encode, &mut counter, most).await?;
+        let mut needed = counter.wanted;
+        loop {
+            let mut state = self.state_reply(needed).await?;
+            put_items(items, &encode, &mut state.sink, most).await?;
+            match state.finish(self.head(), |_| Ok(()))? {
+                Ok(reply) => return Ok(reply),
+                Err(outgrown) => needed = outgrown,
+            }
+        }
+    }
+
+    /// A reply with room for so many bytes of a body, and some more.
+    async fn state_reply(&self, body_bytes: usize) -> Result<StateReply, BudgetError> {
+        let size = body_bytes + body_bytes / 8 + 2 * FRONT_BYTES;
+        let lease = match size {
+            0..=SMALL_BYTES => None,
+            size => {
+                let holder = Holder::new("reply", self.connection.id);
+                Some(lease_patiently(&self.broker.budgets.replies, size as u64 + SEND_BYTES, holder).await?)
+            }
+        };
+        let mut bytes = Vec::with_capacity(size);
+        bytes.resize(FRONT_BYTES, 0);
+        Ok(StateReply { sink: Bounded::new(bytes, size), lease })
     }
 
     /// A reply of many items that is encoded while it is sent, so that it takes a window and the values of one item,
@@ -399,6 +408,46 @@ struct Bounded {
     limit: usize,
     wanted: usize,
     first_error: Option<i16>,
+}
+
+impl Bounded {
+    fn new(bytes: Vec<u8>, limit: usize) -> Self {
+        Bounded { wanted: bytes.len(), bytes, limit, first_error: None }
+    }
+}
+
+/// A reply that is written from changing state, with room in front for what begins it.
+struct StateReply {
+    sink: Bounded,
+    lease: Option<Lease>,
+}
+
+impl StateReply {
+    /// The reply, or how many bytes of a body there are now, where they are more than there is room for.
+    fn finish(
+        self,
+        head: ReplyHead,
+        front: impl FnOnce(&mut dyn Sink) -> Result<(), EncodeError>,
+    ) -> Result<Result<Reply, usize>, EncodeError> {
+        let StateReply { sink: Bounded { mut bytes, limit, wanted, mut first_error }, lease } = self;
+        if wanted > limit {
+            return Ok(Err(wanted));
+        }
+        let body_bytes = bytes.len() - FRONT_BYTES;
+        let mut fore = Vec::with_capacity(FRONT_BYTES);
+        let mut watched = Watched { out: &mut fore, first_error: None };
+        front(&mut watched)?;
+        first_error = watched.first_error.or(first_error);
+        let mut start = Vec::with_capacity(FRONT_BYTES);
+        head.put(&mut start, fore.len() + body_bytes);
+        start.extend_from_slice(&fore);
+        debug_assert!(start.len() <= FRONT_BYTES);
+        let from = FRONT_BYTES - start.len();
+        bytes[from..FRONT_BYTES].copy_from_slice(&start);
+        bytes.drain(..from);
+        let holding = Some(Holding::Replies);
+        Ok(Ok(Reply { bytes, lease, holding, first_error, ..Reply::default() }))
+    }
 }
 
 impl Sink for Bounded {
@@ -496,13 +545,58 @@ pub(crate) enum Part {
     Tail,
 }
 
-/// Items that are encoded before other tasks get a turn.
-const ITEMS_IN_A_ROW: usize = 16;
+/// The parts of a reply of so many items.
+fn parts(items: usize) -> impl Iterator<Item = Part> {
+    std::iter::once(Part::Head).chain((0..items).map(Part::Item)).chain([Part::Tail])
+}
+
+/// Work that is done before other tasks get a turn, in bytes that are encoded.
+const TURN_BYTES: usize = 64 * 1024;
+/// What a part counts for beside its bytes: finding out what is to be said of it.
+const PART_BYTES: usize = 1024;
+
+/// How much was encoded since other tasks had a turn.
+#[derive(Default)]
+struct Turn(usize);
+
+impl Turn {
+    /// Gives others a turn where it is time for that.
+    async fn took(&mut self, bytes: usize) {
+        self.0 += PART_BYTES + bytes;
+        if self.0 >= TURN_BYTES {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// How long a reply may go on once the metadata that it is made of have changed: what it holds of the old ones is in no
 /// term of the plan.
 const OUTDATED_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a reply that is not read is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Encodes the parts one by one, until there are more than `most` bytes: the lease for so many tells why.
+async fn put_items(
+    items: usize,
+    encode: &impl Fn(Part, &mut dyn Sink) -> Result<(), EncodeError>,
+    sink: &mut Bounded,
+    most: u64,
+) -> Result<(), EncodeError> {
+    let mut turn = Turn::default();
+    for part in parts(items) {
+        let before = sink.wanted;
+        encode(part, sink)?;
+        if sink.wanted as u64 > most {
+            break;
+        }
+        turn.took(sink.wanted - before).await;
+    }
+    Ok(())
+}
+
+/// Most bytes of a reply's body: with its head it must have a size.
+const MOST_BYTES: usize = i32::MAX as usize - 64;
 /// Bytes of a reply in parts that are held at once.
 const WINDOW_BYTES: usize = 16 * 1024;
 
@@ -559,10 +653,6 @@ impl Sink for CountedReply {
 }
 
 impl Parts {
-    fn all(&self) -> impl Iterator<Item = Part> + use<> {
-        std::iter::once(Part::Head).chain((0..self.items).map(Part::Item)).chain([Part::Tail])
-    }
-
     fn holder(&self) -> Holder {
         Holder::new("reply", self.head.connection)
     }
@@ -580,11 +670,14 @@ impl Parts {
         let mut counted = CountedReply::default();
         {
             let _work = self.work().await?;
-            for (index, part) in self.all().enumerate() {
-                if index % ITEMS_IN_A_ROW == ITEMS_IN_A_ROW - 1 {
-                    tokio::task::yield_now().await;
-                }
+            let mut turn = Turn::default();
+            for part in parts(self.items) {
+                let before = counted.bytes;
                 (self.encode)(part, &mut counted)?;
+                if counted.bytes > MOST_BYTES {
+                    return Err(ConnectionError::TooLarge(self.head.api));
+                }
+                turn.took(counted.bytes - before).await;
             }
         }
         self.body_bytes = counted.bytes;
@@ -858,6 +951,33 @@ mod tests {
     use weir_budget::{Budget, Holder};
 
     use super::*;
+
+    #[test]
+    fn a_reply_of_very_many_items_lets_others_have_their_turn_and_ends_when_it_can_never_fit() {
+        let calls = std::cell::Cell::new(0);
+        let encode = |_, w: &mut dyn Sink| -> Result<(), EncodeError> {
+            calls.set(calls.get() + 1);
+            w.put(&[0; 1000]);
+            Ok(())
+        };
+        let turns = |items, most| {
+            calls.set(0);
+            let mut sink = Bounded::new(Vec::new(), 0);
+            let mut work = std::pin::pin!(put_items(items, &encode, &mut sink, most));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut turns = 1;
+            while work.as_mut().poll(&mut context).is_pending() {
+                turns += 1;
+            }
+            turns
+        };
+        assert_eq!((turns(3, 10_000), calls.get()), (1, 5));
+        let count = turns(1000, u64::MAX);
+        assert!(count > 10, "{count}");
+        assert_eq!(calls.get(), 1002);
+        turns(1_000_000, 10_000);
+        assert_eq!(calls.get(), 11, "one more than fit");
+    }
 
     #[tokio::test]
     async fn work_that_goes_on_without_its_connection_keeps_its_memory() {

@@ -17,7 +17,7 @@ use weir_protocol::wire::{
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::errors::group_code;
-use crate::request::{Reply, Request};
+use crate::request::{Part, Reply, Request};
 
 /// From this version on a request names several groups.
 const FIRST_WITH_GROUPS: i16 = 8;
@@ -41,8 +41,8 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let broker = Arc::clone(&request.broker);
     let image = broker.image();
     let body = Body { broker: &broker, image: &image, version };
-    let encode = |w: &mut dyn Sink| body.encode(w, &asked);
-    Ok(Some(request.reply_of_state(encode, |_, ()| Ok(())).await?))
+    let groups = if version < FIRST_WITH_GROUPS { 1 } else { asked.groups.len() };
+    Ok(Some(request.reply_of_items(groups, |part, w| body.encode(part, w, &asked)).await?))
 }
 
 /// The partitions of one topic that are asked for, in the words of any version.
@@ -64,35 +64,40 @@ impl Body<'_> {
         ApiKey::OffsetFetch.is_flexible(self.version)
     }
 
-    fn encode(&self, w: &mut dyn Sink, asked: &OffsetFetchRequest) -> Result<(), EncodeError> {
+    fn encode(&self, part: Part, w: &mut dyn Sink, asked: &OffsetFetchRequest) -> Result<(), EncodeError> {
         let (version, flexible) = (self.version, self.is_flexible());
-        if version >= 3 {
-            put_i32(w, 0);
-        }
-        if version < FIRST_WITH_GROUPS {
-            let topics: Option<Vec<AskedTopic<'_>>> = asked.topics.as_ref().map(|topics| {
-                let each = topics.iter().map(|topic| AskedTopic {
-                    name: Some(&topic.name),
-                    id: Uuid::default(),
-                    partitions: &topic.partition_indexes,
-                });
-                each.collect()
-            });
-            let code = self.group(w, &asked.group_id, topics)?;
-            if version >= FIRST_WITH_GROUP_ERROR {
-                w.put_error(code.0);
+        match part {
+            Part::Head => {
+                if version >= 3 {
+                    put_i32(w, 0);
+                }
+                if version >= FIRST_WITH_GROUPS {
+                    put_array_len(w, flexible, Some(asked.groups.len()))?;
+                }
             }
-        } else {
-            put_array_len(w, flexible, Some(asked.groups.len()))?;
-            for group in &asked.groups {
+            Part::Item(_) if version < FIRST_WITH_GROUPS => {
+                let topics: Option<Vec<AskedTopic<'_>>> = asked.topics.as_ref().map(|topics| {
+                    let each = topics.iter().map(|topic| AskedTopic {
+                        name: Some(&topic.name),
+                        id: Uuid::default(),
+                        partitions: &topic.partition_indexes,
+                    });
+                    each.collect()
+                });
+                let code = self.group(w, &asked.group_id, topics)?;
+                if version >= FIRST_WITH_GROUP_ERROR {
+                    w.put_error(code.0);
+                }
+            }
+            Part::Item(index) => {
+                let Some(group) = asked.groups.get(index) else { return Ok(()) };
                 put_string(w, flexible, &group.group_id)?;
                 let code = self.group(w, &group.group_id, self.asked_topics(group))?;
                 w.put_error(code.0);
                 put_empty_tags(w);
             }
-        }
-        if flexible {
-            put_empty_tags(w);
+            Part::Tail if flexible => put_empty_tags(w),
+            Part::Tail => {}
         }
         Ok(())
     }

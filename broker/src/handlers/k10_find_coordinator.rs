@@ -15,7 +15,7 @@ use weir_protocol::wire::{EncodeError, Sink, put_array_len, put_empty_tags, put_
 
 use crate::connection::ConnectionError;
 use crate::groups::OFFSETS_TOPIC;
-use crate::request::{Reply, Request};
+use crate::request::{Part, Reply, Request};
 
 /// From this version on a request names several keys.
 const FIRST_WITH_KEYS: i16 = 4;
@@ -92,15 +92,21 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
         return Ok(Some(request.reply(|w| response.encode(w, version)).await?));
     }
     // Coordinator by coordinator: each repeats host and port, and a request may name very many.
-    let encode = |w: &mut dyn Sink| -> Result<(), EncodeError> {
-        let flexible = ApiKey::FindCoordinator.is_flexible(version);
-        put_i32(w, 0);
-        put_array_len(w, flexible, Some(keys.len()))?;
-        keys.iter().try_for_each(|key| coordinator(key).encode(w, version))?;
-        put_empty_tags(w);
-        Ok(())
+    let flexible = ApiKey::FindCoordinator.is_flexible(version);
+    let encode = |part, w: &mut dyn Sink| -> Result<(), EncodeError> {
+        match part {
+            Part::Head => {
+                put_i32(w, 0);
+                put_array_len(w, flexible, Some(keys.len()))
+            }
+            Part::Item(index) => keys.get(index).map_or(Ok(()), |key| coordinator(key).encode(w, version)),
+            Part::Tail => {
+                put_empty_tags(w);
+                Ok(())
+            }
+        }
     };
-    Ok(Some(request.reply_of_state(encode, |_, ()| Ok(())).await?))
+    Ok(Some(request.reply_of_items(keys.len(), encode).await?))
 }
 
 struct Found {

@@ -16,7 +16,7 @@ use weir_protocol::wire::{
 use crate::connection::ConnectionError;
 use crate::errors::{group_code, group_result};
 use crate::handlers::k03_metadata::OPERATIONS_NOT_ASKED;
-use crate::request::{Reply, Request};
+use crate::request::{Part, Reply, Request};
 
 /// From this version on an error has a text.
 const FIRST_WITH_MESSAGE: i16 = 6;
@@ -39,19 +39,25 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             Err(error) => refused(group_id, group_code(&error)).encode(w, version),
         })
     };
-    let encode = |w: &mut dyn Sink| -> Result<(), EncodeError> {
-        let flexible = ApiKey::DescribeGroups.is_flexible(version);
-        if version >= 1 {
-            put_i32(w, 0);
+    let flexible = ApiKey::DescribeGroups.is_flexible(version);
+    let encode = |part, w: &mut dyn Sink| -> Result<(), EncodeError> {
+        match part {
+            Part::Head => {
+                if version >= 1 {
+                    put_i32(w, 0);
+                }
+                put_array_len(w, flexible, Some(asked.groups.len()))
+            }
+            Part::Item(index) => asked.groups.get(index).map_or(Ok(()), |group_id| describe(w, group_id)),
+            Part::Tail => {
+                if flexible {
+                    put_empty_tags(w);
+                }
+                Ok(())
+            }
         }
-        put_array_len(w, flexible, Some(asked.groups.len()))?;
-        asked.groups.iter().try_for_each(|group_id| describe(w, group_id))?;
-        if flexible {
-            put_empty_tags(w);
-        }
-        Ok(())
     };
-    Ok(Some(request.reply_of_state(encode, |_, ()| Ok(())).await?))
+    Ok(Some(request.reply_of_items(asked.groups.len(), encode).await?))
 }
 
 fn refused(group_id: &str, error_code: ErrorCode) -> DescribeGroupsResponseDescribedGroup {
