@@ -33,7 +33,7 @@ pub use offsets::CommittedOffset;
 pub use partition::{java_string_hash, partition_for};
 pub use records::{Decoded, decode as decode_record};
 pub use shard::{
-    DescribedGroup, DescribedMember, GroupView, ListedGroup, MemberView, OffsetsView, Replayed, Shard,
-    ShardStats,
+    DescribedGroup, DescribedMember, GroupFilter, GroupView, ListedGroup, MemberView, OffsetsView, Replayed,
+    Shard, ShardStats,
 };
 pub use subscription::visit_subscription_topics;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weir_coordinator::{GroupError, ListedGroup};
+use weir_coordinator::{GroupError, GroupFilter, ListedGroup};
 use weir_protocol::messages::k16_list_groups::ListGroupsRequest;
 use weir_protocol::messages::{ApiKey, ErrorCode};
 use weir_protocol::wire::{EncodeError, Sink, put_array_len, put_empty_tags, put_i32, put_string};
@@ -19,10 +19,12 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let broker = Arc::clone(&request.broker);
     let version = request.version;
     let flexible = ApiKey::ListGroups.is_flexible(version);
+    let filter = GroupFilter::new(&asked.states_filter, &asked.types_filter);
+    drop(asked);
     let body = |w: &mut dyn Sink| -> Result<(usize, ErrorCode), EncodeError> {
         let (mut count, mut code, mut written) = (0, ErrorCode::NONE, Ok(()));
         broker.groups.for_each_shard(|shard| {
-            let listed = shard.visit_groups(&asked.states_filter, &asked.types_filter, |group| {
+            let listed = shard.visit_groups(&filter, |group| {
                 count += 1;
                 if written.is_ok() {
                     written = encode_group(w, version, &group);

@@ -18,6 +18,15 @@ pub enum GroupState {
 }
 
 impl GroupState {
+    /// Every state.
+    pub const ALL: [GroupState; 5] = [
+        GroupState::Empty,
+        GroupState::PreparingRebalance,
+        GroupState::CompletingRebalance,
+        GroupState::Stable,
+        GroupState::Dead,
+    ];
+
     /// The name in ListGroups and DescribeGroups.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -187,6 +187,28 @@ pub struct ShardStats {
     pub completed_rebalances: u64,
 }
 
+/// The type of every group here.
+const GROUP_TYPE: &str = "classic";
+
+/// Which groups are listed. However long the lists are that it is made of, it is small, and made once for all groups.
+#[derive(Clone, Debug)]
+pub struct GroupFilter {
+    states: Vec<GroupState>,
+}
+
+impl GroupFilter {
+    /// By the names of states and types; an empty list passes all. Letters' case does not matter.
+    #[must_use]
+    pub fn new(states: &[String], types: &[String]) -> Self {
+        let passes = |filter: &[String], name: &str| {
+            filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name))
+        };
+        let has_type = passes(types, GROUP_TYPE);
+        let states = GroupState::ALL.into_iter().filter(|state| has_type && passes(states, state.as_str()));
+        GroupFilter { states: states.collect() }
+    }
+}
+
 impl Shard {
     /// The group's offsets for OffsetFetch; empty for an unknown group.
     pub fn offsets(&self, group_id: &str) -> Result<OffsetsView<'_>, GroupError> {
@@ -197,32 +219,24 @@ impl Shard {
     /// The groups whose state and type pass the filters; an empty filter passes all. Letters' case does not matter.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Result<Vec<ListedGroup>, GroupError> {
         let mut groups = Vec::new();
-        self.visit_groups(states, types, |group| groups.push(group))?;
+        self.visit_groups(&GroupFilter::new(states, types), |group| groups.push(group))?;
         Ok(groups)
     }
 
     /// As [`Shard::list_groups`], one by one, so that no list of them is held.
     pub fn visit_groups(
         &self,
-        states: &[String],
-        types: &[String],
+        filter: &GroupFilter,
         mut visit: impl FnMut(ListedGroup),
     ) -> Result<(), GroupError> {
         self.check_serving()?;
-        let passes = |filter: &[String], name: &str| {
-            filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name))
-        };
-        let group_type = "classic";
-        if !passes(types, group_type) {
-            return Ok(());
-        }
-        let groups = self.groups.values().filter(|group| passes(states, group.state().as_str()));
+        let groups = self.groups.values().filter(|group| filter.states.contains(&group.state()));
         groups.for_each(|group| {
             visit(ListedGroup {
                 group_id: Arc::clone(&group.id),
                 protocol_type: or_empty(group.protocol_type()),
                 state: group.state(),
-                group_type,
+                group_type: GROUP_TYPE,
             });
         });
         Ok(())

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use weir_protocol::messages::group_records::GroupMetadataValue;
 
 pub use self::inspect::{
-    DescribedGroup, DescribedMember, GroupView, ListedGroup, MemberView, OffsetsView, ShardStats,
+    DescribedGroup, DescribedMember, GroupFilter, GroupView, ListedGroup, MemberView, OffsetsView, ShardStats,
 };
 
 use self::append::{AppendQueue, Op, PendingAppend, Then, with_error};
