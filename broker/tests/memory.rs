@@ -214,6 +214,8 @@ fn questions_without_a_reader(server: &Running) {
     attack(server, "DescribeTopicPartitions", 200, &bytes_of(&pages, 0));
     let dirs = DescribeLogDirsRequest { topics: None, ..DescribeLogDirsRequest::default() };
     attack(server, "DescribeLogDirs", 200, &bytes_of(&dirs, 4));
+    let resources = ListConfigResourcesRequest::default();
+    attack(server, "ListConfigResources", 200, &bytes_of(&resources, 1));
     attack(server, "ListGroups", 200, &bytes_of(&ListGroupsRequest::default(), 4));
     let group = OffsetFetchRequestGroup { group_id: "all".to_string(), topics: None, ..Default::default() };
     let offsets = OffsetFetchRequest { groups: vec![group; 50], ..OffsetFetchRequest::default() };

@@ -1,4 +1,4 @@
-//! IncrementalAlterConfigs, AlterConfigs and ListConfigResources for topics, brokers, groups and client metrics.
+//! IncrementalAlterConfigs and AlterConfigs for topics, brokers, groups and client metrics.
 
 use std::collections::BTreeSet;
 
@@ -92,45 +92,6 @@ impl Controller<'_> {
         }
         let reply = AlterConfigsResponse { responses, ..Default::default() };
         batch.finish(reply, request.validate_only)
-    }
-
-    /// ListConfigResources: the resources of the types asked for; no type stands for all of them. Broker loggers are
-    /// the brokers.
-    pub fn list_config_resources(&self, request: &ListConfigResourcesRequest) -> ListConfigResourcesResponse {
-        let all = [
-            resource_type::TOPIC,
-            resource_type::BROKER,
-            resource_type::BROKER_LOGGER,
-            resource_type::CLIENT_METRICS,
-            resource_type::GROUP,
-        ];
-        let types: BTreeSet<i8> = if request.resource_types.is_empty() {
-            all.into_iter().collect()
-        } else {
-            request.resource_types.iter().copied().collect()
-        };
-        if types.iter().any(|asked| !all.contains(asked)) {
-            let error_code = ErrorCode::UNSUPPORTED_VERSION;
-            return ListConfigResourcesResponse { error_code, ..Default::default() };
-        }
-        let mut config_resources = Vec::new();
-        for resource_type in types {
-            let names: Vec<String> = match resource_type {
-                resource_type::TOPIC => {
-                    self.image.topics().iter().map(|topic| topic.name().to_owned()).collect()
-                }
-                resource_type::BROKER | resource_type::BROKER_LOGGER => {
-                    self.image.cluster().brokers().keys().map(ToString::to_string).collect()
-                }
-                _ => self.image.configs().resources(resource_type).map(|(name, _)| name.to_owned()).collect(),
-            };
-            config_resources.extend(names.into_iter().map(|resource_name| ConfigResource {
-                resource_name,
-                resource_type,
-                ..Default::default()
-            }));
-        }
-        ListConfigResourcesResponse { config_resources, ..Default::default() }
     }
 
     fn alter_incrementally(

@@ -156,18 +156,6 @@ fn brokers_groups_and_subscriptions_have_configs_too() {
         assert_eq!(found, code, "{name}: {message}");
         assert!(message.contains(part), "{name}: {message}");
     }
-    assert_eq!(world.create(topic("t", 1, 1)), ok());
-    let list = |types: Vec<i8>| {
-        let request = ListConfigResourcesRequest { resource_types: types, ..Default::default() };
-        let reply = world.controller().list_config_resources(&request);
-        (
-            reply.error_code,
-            reply.config_resources.into_iter().map(|resource| resource.resource_name).collect::<Vec<_>>(),
-        )
-    };
-    assert_eq!(list(vec![]).1, ["t", "1", "1", "m", "g"]);
-    assert_eq!(list(vec![resource_type::CLIENT_METRICS]).1, ["m"]);
-    assert_eq!(list(vec![99]).0, ErrorCode::UNSUPPORTED_VERSION);
 }
 
 #[test]
