@@ -554,31 +554,109 @@ fn memory_budget_bytes() {
     lives(&mut server.client());
 }
 
+/// A request with a batch of a megabyte.
+fn large_request() -> ProduceRequest {
+    let mut large = BatchBuilder::new(Codec::None);
+    large.append(1, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
+    produce_request("t", large.build().unwrap())
+}
+
+/// Connections that have sent a quarter of [`large_request`] each: more than fit in the share of what is received.
+fn stalled(server: &Running) -> Vec<TcpStream> {
+    let bytes = frame(&large_request(), 9, 1, &[]);
+    let each = |_| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(&bytes[..bytes.len() / 4]).unwrap();
+        stream
+    };
+    (0..30).map(each).collect()
+}
+
+fn waits_for_receive(budget: &weir_budget::BudgetReport) -> bool {
+    budget.name.ends_with("receive") && budget.waiters > 0
+}
+
 #[test]
 fn receive_stall_timeout_ms() {
     let server = start("receive.stall.timeout.ms=300");
     let mut client = server.client();
     client.create(&[("t", 1, &[])]);
-    let mut large = BatchBuilder::new(Codec::None);
-    large.append(1, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
-    let request = produce_request("t", large.build().unwrap());
-    let bytes = frame(&request, 9, 1, &[]);
-    // More than fit in the share, each stopped in the middle of its batch.
-    let stalled: Vec<TcpStream> = (0..30)
-        .map(|_| {
-            let mut stream = TcpStream::connect(server.address()).unwrap();
-            stream.write_all(&bytes[..bytes.len() / 4]).unwrap();
-            stream
-        })
-        .collect();
-    let waits = |budget: &weir_budget::BudgetReport| budget.name.ends_with("receive") && budget.waiters > 0;
+    let stalled = stalled(&server);
     wait_until(
-        || server.budgets().iter().any(waits) || server.limit_reached("receive.stall.timeout.ms") > 0,
+        || {
+            server.budgets().iter().any(waits_for_receive)
+                || server.limit_reached("receive.stall.timeout.ms") > 0
+        },
         || format!("nobody waits for memory: {:?}", server.budgets()),
     );
-    assert_eq!(client.call(&request, 9).responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    let answer = client.call(&large_request(), 9);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
     drop(stalled);
     reached(&server, "receive.stall.timeout.ms", &[]);
+}
+
+fn look_up(timestamp: i64) -> ListOffsetsRequest {
+    let partition = ListOffsetsPartition { timestamp, ..Default::default() };
+    let topic = ListOffsetsTopic { name: "t".to_string(), partitions: vec![partition], ..Default::default() };
+    ListOffsetsRequest { replica_id: -1, topics: vec![topic], ..Default::default() }
+}
+
+#[test]
+fn look_ups_that_wait_for_memory_keep_no_control_request_from_its_own() {
+    let server = start("receive.stall.timeout.ms=3600000\nlog.retention.ms=-1");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    // Larger than what the stalled ones leave.
+    let answer = client.call(&large_request(), 9);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    let stalled = stalled(&server);
+    wait_until(
+        || server.budgets().iter().any(waits_for_receive),
+        || format!("nobody waits for memory: {:?}", server.budgets()),
+    );
+    // Far more than there is room for in the share of small requests.
+    let mut waiting: Vec<Client> = (0..100).map(|_| server.client()).collect();
+    for client in &waiting {
+        client.send_only(&look_up(1), 7);
+    }
+    wait_until(
+        || server.budgets().iter().any(|it| waits_for_receive(it) && it.waiters >= 100),
+        || format!("the look-ups do not wait: {:?}", server.budgets()),
+    );
+    for _ in 0..3 {
+        lives(&mut client);
+        lives(&mut server.client());
+    }
+    drop(stalled);
+    for client in &mut waiting {
+        let answer = client.read_response::<ListOffsetsRequest>(7);
+        let found = &answer.topics[0].partitions[0];
+        assert_eq!((found.error_code, found.offset, found.timestamp), (ErrorCode::NONE, 0, 1));
+    }
+    server.assert_at_rest();
+}
+
+#[test]
+fn a_look_up_that_may_not_wait_for_memory_is_to_be_asked_again() {
+    let server = start("receive.stall.timeout.ms=3600000\nlog.retention.ms=-1\nmax.waiting.requests=1");
+    let mut client = server.client();
+    client.create(&[("t", 1, &[])]);
+    // Larger than what the stalled ones leave.
+    let answer = client.call(&large_request(), 9);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    let stalled = stalled(&server);
+    wait_until(
+        || server.budgets().iter().any(waits_for_receive),
+        || format!("nobody waits for memory: {:?}", server.budgets()),
+    );
+    for (version, code) in [(4, ErrorCode::LEADER_NOT_AVAILABLE), (5, ErrorCode::OFFSET_NOT_AVAILABLE)] {
+        let answer = client.call(&look_up(1), version);
+        assert_eq!(answer.topics[0].partitions[0].error_code, code);
+        assert_eq!(client.call(&look_up(-1), version).topics[0].partitions[0].offset, 1);
+    }
+    drop(stalled);
+    server.assert_at_rest();
+    assert_eq!(client.call(&look_up(1), 7).topics[0].partitions[0].offset, 0);
 }
 
 #[test]

@@ -3,13 +3,15 @@
 //! Method: ends are read from memory. A lookup by timestamp reads files, so it runs on a blocking thread; the batch
 //! that it looks into lies under a lease of the receive share, which has room for the largest batch and its
 //! decompression. How much a batch takes is known when it is found: the lookup then stops, waits for the memory and
-//! runs again, so nothing is held while it waits. A batch that can never fit, from a log that another server wrote, is
+//! runs again. The request itself waits among those that wait, so that control traffic never waits behind the data; where
+//! as many wait as may, the client is told to ask again. A batch that can never fit, from a log that another server wrote, is
 //! answered by its header: with its first offset, from which a consumer misses nothing.
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Instant;
 
-use weir_budget::Holder;
+use weir_budget::{BudgetError, Holder, Lease};
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::messages::k02_list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
@@ -21,7 +23,6 @@ use weir_protocol::records::{
 };
 use weir_storage::{BatchRange, StorageError};
 
-use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::errors::storage_code;
 use crate::request::{Reply, Request};
@@ -34,6 +35,8 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
+/// From this version on a client knows that an offset may not be available for a while.
+const FIRST_WITH_NOT_AVAILABLE: i16 = 5;
 /// "No offset" and "no timestamp" in an answer.
 const NONE: i64 = -1;
 const NO_EPOCH: i32 = -1;
@@ -62,15 +65,17 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
     let names: usize = asked.topics.iter().map(|it| topic + it.name.len()).sum();
     request.lease_more(partitions.saturating_mul(entry) + names).await?;
     let repeated = repeated(&asked);
+    let mut waits = false;
     let mut topics = Vec::with_capacity(asked.topics.len());
     for topic in &asked.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
+            tokio::task::coop::consume_budget().await;
             let name = (topic.name.as_str(), partition.partition_index);
             let found = if repeated.binary_search(&name).is_ok() {
                 Err(ErrorCode::INVALID_REQUEST)
             } else {
-                answer(&request, &asked, &topic.name, partition).await
+                answer(&mut request, &mut waits, &asked, &topic.name, partition).await
             };
             let (error_code, found) = match found {
                 Ok(found) => (ErrorCode::NONE, found),
@@ -119,7 +124,8 @@ fn first_version(timestamp: i64) -> Option<i16> {
 }
 
 async fn answer(
-    request: &Request,
+    request: &mut Request,
+    waits: &mut bool,
     asked: &ListOffsetsRequest,
     topic: &str,
     wanted: &ListOffsetsPartition,
@@ -127,8 +133,8 @@ async fn answer(
     if first_version(wanted.timestamp).is_none_or(|first| request.version < first) {
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
-    let broker = &request.broker;
-    let partition = broker.led_partition(topic, wanted.partition_index, wanted.current_leader_epoch)?;
+    let partition =
+        request.broker.led_partition(topic, wanted.partition_index, wanted.current_leader_epoch)?;
     let log = &partition.log;
     let last_fetchable = match (asked.replica_id, asked.isolation_level) {
         (CONSUMER, READ_COMMITTED) => log.last_stable_offset().get(),
@@ -148,7 +154,7 @@ async fn answer(
         // Nothing is tiered yet.
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Found::NOTHING),
         timestamp => {
-            let found = look_up(broker, request.connection.id, &partition, timestamp).await?;
+            let found = look_up(request, waits, &partition, timestamp).await?;
             Ok(match found {
                 Some((found, leader_epoch)) if found.offset < last_fetchable => {
                     Found { offset: found.offset, timestamp: found.timestamp, leader_epoch }
@@ -174,23 +180,23 @@ impl From<StorageError> for Stopped {
 
 type Hit = Option<(TimestampedOffset, i32)>;
 
+/// `waits` says whether the request has a place among those that wait.
 async fn look_up(
-    broker: &Arc<Broker>,
-    connection: u64,
+    request: &mut Request,
+    waits: &mut bool,
     partition: &Arc<Partition>,
     timestamp: i64,
 ) -> Result<Hit, ErrorCode> {
+    let broker = Arc::clone(&request.broker);
     let mut needed: Option<(u64, Found)> = None;
     loop {
         let lease = match needed {
             None => None,
-            Some((bytes, by_header)) => {
-                let holder = Holder::new("timestamp lookup", connection);
-                match broker.budgets.receive.lease(bytes, holder).await {
-                    Ok(lease) => Some(lease),
-                    Err(error) => return Ok(by_its_header(partition, by_header, &error)),
-                }
-            }
+            Some((bytes, by_header)) => match lease_batch(request, waits, bytes).await {
+                Ok(lease) => Some(lease),
+                Err(BudgetError::Exhausted { .. }) => return Err(try_again(request.version)),
+                Err(error) => return Ok(by_its_header(partition, by_header, &error)),
+            },
         };
         let (partition_there, limits) = (Arc::clone(partition), broker.inflate_limits);
         let looked = tokio::task::spawn_blocking(move || {
@@ -211,6 +217,31 @@ async fn look_up(
                 return Err(storage_code(&error));
             }
         }
+    }
+}
+
+/// Leases memory for a batch, and waits for it where the request may wait.
+async fn lease_batch(request: &mut Request, waits: &mut bool, bytes: u64) -> Result<Lease, BudgetError> {
+    let receive = request.broker.budgets.receive.clone();
+    let holder = Holder::new("timestamp lookup", request.connection.id);
+    match receive.try_lease(bytes, holder) {
+        Err(BudgetError::Exhausted { .. }) if *waits || request.may_wait() => {
+            *waits = true;
+            let began = Instant::now();
+            let lease = receive.lease(bytes, holder).await;
+            request.connection.waited(began);
+            lease
+        }
+        leased => leased,
+    }
+}
+
+/// What a client takes as an order to ask again.
+fn try_again(version: i16) -> ErrorCode {
+    if version >= FIRST_WITH_NOT_AVAILABLE {
+        ErrorCode::OFFSET_NOT_AVAILABLE
+    } else {
+        ErrorCode::LEADER_NOT_AVAILABLE
     }
 }
 
