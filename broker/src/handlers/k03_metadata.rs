@@ -68,7 +68,7 @@ pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, Connec
             let _held_with_the_topics = &lease;
             match part {
                 Part::Head => body.head(w, topics.len()),
-                Part::Item(index) => topics.get(index).map_or(Ok(()), |topic| body.topic(w, topic)),
+                Part::Item(index) => topics.get(index).map_or(Ok(()), |topic| body.topic(w, &image, topic)),
                 Part::Tail => body.tail(w),
             }
         };
@@ -225,14 +225,14 @@ impl Body {
         let (name, error_code) = match &asked.name {
             // Clients that ask by id leave the name null or empty.
             Some(name) if asked.topic_id.is_zero() => match image.topics().by_name(name) {
-                Some(topic) => return self.topic(w, topic),
+                Some(topic) => return self.topic(w, image, topic),
                 None if validate_topic_name(name).is_ok() => {
                     (Some(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
                 }
                 None => (Some(name), ErrorCode::INVALID_TOPIC_EXCEPTION),
             },
             _ => match image.topics().by_id(asked.topic_id) {
-                Some(topic) => return self.topic(w, topic),
+                Some(topic) => return self.topic(w, image, topic),
                 None => (None, ErrorCode::UNKNOWN_TOPIC_ID),
             },
         };
@@ -254,8 +254,8 @@ impl Body {
         }
     }
 
-    /// Writes a topic, one partition's values at a time.
-    fn topic(&self, w: &mut dyn Sink, topic: &TopicImage) -> Result<(), EncodeError> {
+    /// Writes a topic of `image`, one partition's values at a time.
+    fn topic(&self, w: &mut dyn Sink, image: &MetadataImage, topic: &TopicImage) -> Result<(), EncodeError> {
         let (version, flexible) = (self.version, self.is_flexible());
         w.put_error(ErrorCode::NONE.0);
         put_string(w, flexible, topic.name())?;
@@ -266,7 +266,6 @@ impl Body {
             put_bool(w, is_internal(topic.name()));
         }
         put_array_len(w, flexible, Some(topic.partitions().len()))?;
-        let image = self.broker.image();
         for partition in topic.partitions() {
             let offline = |id: &i32| !image.cluster().serves(*id, partition);
             MetadataResponsePartition {

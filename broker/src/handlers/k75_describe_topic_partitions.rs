@@ -19,8 +19,8 @@ use crate::topics::is_internal;
 
 /// A partition in the response: its lists have one element each.
 const PARTITION_BYTES: usize = size_of::<DescribeTopicPartitionsResponsePartition>() + 3 * 16;
-/// A topic in the response, and its name in the set of those asked for.
-const TOPIC_BYTES: usize = size_of::<DescribeTopicPartitionsResponseTopic>() + 128;
+/// A topic in the response with its name, which is in the set of those asked for, too.
+const TOPIC_BYTES: usize = size_of::<DescribeTopicPartitionsResponseTopic>() + 249 + 64;
 
 /// Answers one request.
 pub(crate) async fn handle(mut request: Request) -> Result<Option<Reply>, ConnectionError> {
