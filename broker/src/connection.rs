@@ -130,7 +130,13 @@ fn note_end(broker: &Broker, state: &ConnectionState, error: ConnectionError) {
             tracing::debug!(connection = state.id, peer = %state.peer, "connection ended: {error}");
         }
         ConnectionError::Encode(_) | ConnectionError::ReplyChanged(_) => {
-            tracing::error!(connection = state.id, peer = %state.peer, "closing the connection: {error}");
+            // A client can bring it about by texts that an error repeats: no more lines than of other complaints.
+            if let Some(unsaid) = broker.complaints.allow() {
+                tracing::error!(
+                    connection = state.id, peer = %state.peer, unsaid,
+                    "closing the connection: {error}",
+                );
+            }
         }
         error @ (ConnectionError::FrameSize { .. } | ConnectionError::Budget(_)) => {
             let property = match error {

@@ -23,6 +23,7 @@ use weir_protocol::records::{
 };
 use weir_storage::{BatchRange, StorageError};
 
+use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::errors::storage_code;
 use crate::request::{Reply, Request};
@@ -195,7 +196,7 @@ async fn look_up(
             Some((bytes, by_header)) => match lease_batch(request, waits, bytes).await {
                 Ok(lease) => Some(lease),
                 Err(BudgetError::Exhausted { .. }) => return Err(try_again(request.version)),
-                Err(error) => return Ok(by_its_header(partition, by_header, &error)),
+                Err(error) => return Ok(by_its_header(&broker, partition, by_header, &error)),
             },
         };
         let (partition_there, limits) = (Arc::clone(partition), broker.inflate_limits);
@@ -245,13 +246,16 @@ fn try_again(version: i16) -> ErrorCode {
     }
 }
 
-fn by_its_header(partition: &Partition, found: Found, error: &dyn std::fmt::Display) -> Hit {
-    tracing::warn!(
-        topic = &*partition.topic,
-        partition = partition.index,
-        offset = found.offset,
-        "a timestamp is answered with the first offset of its batch, into which cannot be looked: {error}"
-    );
+fn by_its_header(broker: &Broker, partition: &Partition, found: Found, error: &dyn std::fmt::Display) -> Hit {
+    if let Some(unsaid) = broker.complaints.allow() {
+        tracing::warn!(
+            topic = &*partition.topic,
+            partition = partition.index,
+            offset = found.offset,
+            unsaid,
+            "a timestamp is answered with the first offset of its batch, into which cannot be looked: {error}"
+        );
+    }
     Some((TimestampedOffset { offset: found.offset, timestamp: found.timestamp }, found.leader_epoch))
 }
 
