@@ -338,7 +338,8 @@ mod tests {
         });
         // A reader that never ends its poll would stop a timer of its own runtime, too.
         let turns = turns.recv_timeout(Duration::from_secs(60)).expect("the reader did not come to an end");
-        assert!(turns > 10, "the other task had {turns} turns");
+        // 1024 windows, and tokio has the reader yield after 128 reads at most; none where it is not asked.
+        assert!(turns >= 6, "the other task had {turns} turns");
     }
 
     /// A connection of this process: the peer's end, and the receiver.
