@@ -30,5 +30,5 @@ mod topic_creation;
 mod topics;
 
 pub use failure::log_panics;
-pub use server::{Server, ServerError, plan_of};
+pub use server::{Server, ServerError, plan_of, raise_descriptor_limit};
 pub use threads::runtime;

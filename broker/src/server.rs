@@ -451,8 +451,8 @@ fn display_address(socket: &TcpListener) -> String {
     socket.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
 }
 
-/// Raises the soft limit on descriptors to the hard one and returns it.
-fn raise_descriptor_limit() -> u64 {
+/// Raises this process's soft limit on descriptors to the hard one and returns it.
+pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // What cannot be raised stays as it is; the plan of open files follows the figure that is in force.

@@ -127,6 +127,8 @@ fn throughput(text: &str) -> Result<f64, String> {
 
 /// Runs the load and prints what came of it. Fails when a request failed.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    // Each lane is a connection.
+    weir_broker::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

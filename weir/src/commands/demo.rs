@@ -48,6 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         budget: arguments.budget.clone(),
         dir: arguments.dir.clone(),
     };
+    // Each connection of the attack is one; as few as a shell may give would fail some of them.
+    weir_broker::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -288,29 +288,23 @@ impl Attack {
     }
 
     async fn flood(self: Arc<Self>, start: Arc<Barrier>) {
-        let mut client = Client::connect(self.address, "flood").await;
+        let connected = Client::connect(self.address, "flood").await;
         start.wait().await;
+        let mut client = match connected {
+            Ok(client) => client,
+            Err(error) => return self.floods.failed(&error),
+        };
         let until = Instant::now() + Duration::from_secs(self.plan.seconds);
         loop {
             self.floods.sent.fetch_add(1, Ordering::Relaxed);
             let began = Instant::now();
-            let result = match &mut client {
-                Ok(client) => {
-                    let request = Produce {
-                        topic: FLOODED,
-                        partitions: self.plan.batches,
-                        acks: -1,
-                        batch: &self.batch,
-                    };
-                    match tokio::time::timeout(REQUEST_PATIENCE, request.send(client)).await {
-                        Ok(sent) => sent.map(|()| began.elapsed()),
-                        Err(_) => Err(LoadError::TimedOut {
-                            api: ApiKey::Produce,
-                            seconds: REQUEST_PATIENCE.as_secs(),
-                        }),
-                    }
+            let request =
+                Produce { topic: FLOODED, partitions: self.plan.batches, acks: -1, batch: &self.batch };
+            let result = match tokio::time::timeout(REQUEST_PATIENCE, request.send(&mut client)).await {
+                Ok(sent) => sent.map(|()| began.elapsed()),
+                Err(_) => {
+                    Err(LoadError::TimedOut { api: ApiKey::Produce, seconds: REQUEST_PATIENCE.as_secs() })
                 }
-                Err(_) => Err(LoadError::Io(std::io::ErrorKind::NotConnected.into())),
             };
             match result {
                 Ok(took) => self.floods.answered([took]),
