@@ -15,6 +15,7 @@ use weir_storage::{Log, LogManager, StorageError};
 
 use crate::complaints::{Complaints, LimitComplaints};
 use crate::directories::Assignment;
+use crate::executor::Executor;
 use crate::failure::Failure;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
@@ -44,6 +45,7 @@ pub(crate) struct Broker {
     pub(crate) pool: ChunkPool,
     pub(crate) window_pool: ChunkPool,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) executor: Executor,
     pub(crate) topics: Topics,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) controller: ControllerHandle,

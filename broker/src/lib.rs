@@ -9,6 +9,7 @@ mod complaints;
 mod connection;
 mod directories;
 mod errors;
+mod executor;
 mod failure;
 mod fetch_sessions;
 pub mod fuzz;

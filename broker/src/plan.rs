@@ -17,8 +17,8 @@ const BASE_BYTES: u64 = 9 * MIB / 2;
 const HTTP_BYTES: u64 = 768 * KIB;
 /// One thread: the pages of its stack that it touches, and what the allocator keeps for it.
 const THREAD_BYTES: u64 = 128 * KIB;
-/// Threads beside those of the runtime: the controller's, the main one, the allocator's own.
-const OTHER_THREADS: u64 = 4;
+/// Threads beside those of the runtime: the controller's, the watch over the connections, the main one, the allocator's own.
+const OTHER_THREADS: u64 = 5;
 /// Threads for work that blocks: syncs before an answer, look-ups by timestamp, deletions, the care for the logs.
 const BLOCKING_THREADS: u64 = 8;
 /// What the allocator may hold beyond live bytes, per byte of budget: 1/12.

@@ -31,6 +31,7 @@ use crate::background;
 use crate::broker::{AdvertisedListener, Broker, now_ms};
 use crate::complaints::{Complaints, LimitComplaints};
 use crate::directories::{self, Identity, Settled};
+use crate::executor::Executor;
 use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::http;
@@ -295,9 +296,14 @@ impl Server {
 
         let (controller_handle, queue) = quorum::channel();
         let message_max_bytes = config.get(keys::MESSAGE_MAX_BYTES).max(0) as u64;
+        let registry = Registry::new(connection_limits(&config, &layout));
+        let connections = Arc::clone(&registry);
+        let executor = Executor::start(move || connections.close_all())
+            .map_err(|error| ServerError::System { what: "cannot start the connections' threads", error })?;
         let broker = Arc::new(Broker {
             to_assign: parking_lot::Mutex::default(),
-            registry: Registry::new(connection_limits(&config, &layout)),
+            registry,
+            executor,
             fetch_sessions: FetchSessions::new(
                 config.get(keys::MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS).max(0) as usize,
                 layout.counts.session_partitions as usize,
@@ -425,6 +431,7 @@ impl Server {
         while broker.registry.count() > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        broker.executor.stop();
         let (id, epoch) = (broker.node_id, broker.broker_epoch);
         let shut_down =
             broker.controller.run(move |controller| controller.shut_down_broker(id, epoch).into()).await;

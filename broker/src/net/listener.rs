@@ -121,6 +121,6 @@ fn accept(broker: &Arc<Broker>, stream: TcpStream, peer: SocketAddr, index: usiz
     }
     broker.metrics.accepted_connection();
     let id = registered.state.id;
-    let task = tokio::spawn(connection::serve(Arc::clone(broker), registered, stream));
-    broker.registry.runs(id, task.abort_handle());
+    let task = broker.executor.spawn(connection::serve(Arc::clone(broker), registered, stream));
+    broker.registry.runs(id, task);
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use weir_budget::{Budget, CHUNK_BYTES};
 
 use crate::broker::Broker;
+use crate::executor::Task;
 use crate::plan::Budgets;
 
 /// Connections for which the tables keep room.
@@ -305,7 +305,7 @@ struct Allowance {
 #[derive(Debug)]
 struct Entry {
     state: Arc<ConnectionState>,
-    task: Option<AbortHandle>,
+    task: Option<Task>,
 }
 
 #[derive(Debug, Default)]
@@ -408,14 +408,17 @@ impl Registry {
         Ok(Registered { registry: Arc::clone(self), state })
     }
 
-    /// Tells the registry which task to end when the connection is cut off.
-    pub(crate) fn runs(&self, id: u64, task: AbortHandle) {
+    /// Hands the registry the task to end when the connection is cut off.
+    pub(crate) fn runs(&self, id: u64, task: Task) {
         let mut open = self.open.lock();
-        if open.is_closed {
-            task.abort();
-        }
-        if let Some(entry) = open.entries.get_mut(&id) {
-            entry.task = Some(task);
+        let is_closed = open.is_closed;
+        match open.entries.get_mut(&id) {
+            Some(entry) if !is_closed => entry.task = Some(task),
+            // It has ended already, or does so now. A task that ends may come back here.
+            _ => {
+                drop(open);
+                drop(task);
+            }
         }
     }
 
@@ -454,11 +457,9 @@ impl Registry {
     pub(crate) fn close_all(&self) {
         let mut open = self.open.lock();
         open.is_closed = true;
-        for entry in open.entries.values() {
-            if let Some(task) = &entry.task {
-                task.abort();
-            }
-        }
+        let tasks: Vec<Task> = open.entries.values_mut().filter_map(|entry| entry.task.take()).collect();
+        drop(open);
+        drop(tasks);
     }
 
     /// One pass of the reaper over the connections of `broker`. The budgets are in the order of [`Holding`].
@@ -467,8 +468,9 @@ impl Registry {
         let budgets = [receive, control, fetch, streams, replies, large_fetch, replies];
         let waited_for = budgets.map(Budget::has_waiters);
         let now = self.clock.elapsed().as_millis() as u64;
-        let open = self.open.lock();
-        for entry in open.entries.values() {
+        let mut ended = Vec::new();
+        let mut open = self.open.lock();
+        for entry in open.entries.values_mut() {
             let state = &entry.state;
             let holding = state.holding.load(Ordering::Relaxed) as usize;
             // Its task ends as soon as it has a turn.
@@ -478,9 +480,11 @@ impl Registry {
             let stalled = state.is_stalled(&waited_for, state.now_ms(), stall_timeout.as_millis() as u64);
             let idle = now.saturating_sub(state.last_active_ms.load(Ordering::Relaxed))
                 >= max_idle.as_millis() as u64;
-            let Some(task) = entry.task.as_ref().filter(|_| stalled || idle) else { continue };
+            if entry.task.is_none() || !(stalled || idle) {
+                continue;
+            }
             if !state.give_up() {
-                task.abort();
+                ended.extend(entry.task.take());
             }
             if stalled {
                 self.stalled.fetch_add(1, Ordering::Relaxed);
@@ -509,7 +513,7 @@ impl Registry {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = self.registry.open.lock();
-        open.entries.remove(&self.state.id);
+        let entry = open.entries.remove(&self.state.id);
         // A table keeps its room while there are many; after a flood it is given back.
         if open.entries.capacity() > KEPT_ENTRIES && open.entries.len() < open.entries.capacity() / 8 {
             let keep = (2 * open.entries.len()).max(KEPT_ENTRIES / 2);
@@ -523,6 +527,8 @@ impl Drop for Registered {
                 open.per_address.remove(&address);
             }
         }
+        drop(open);
+        drop(entry);
     }
 }
 
