@@ -168,7 +168,7 @@ impl Running {
 
     /// Waits until no budget has anything leased, but for the page that asks.
     pub(crate) fn assert_at_rest(&self) {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + Duration::from_secs(300);
         while self.budgets().iter().any(|budget| budget.used > 0) {
             assert!(Instant::now() < deadline, "still leased: {:?}", self.budgets());
             std::thread::sleep(Duration::from_millis(10));
