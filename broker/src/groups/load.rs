@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weir_budget::{BudgetError, Holder, Lease};
+use weir_budget::{BudgetError, ChunkPool, Holder, Lease};
 use weir_coordinator::{ReplayError as ShardError, Replayed};
 use weir_metadata::properties::keys;
 use weir_protocol::records::Scratch;
@@ -136,6 +136,7 @@ impl Groups {
         let all = slots.clone();
         let job = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
+            let _room = loading.pool.beside(lease.bytes(), lease.budget().limit());
             for slot in &slots {
                 loading.groups.load(&loading, slot, &mut lease);
             }
@@ -170,7 +171,7 @@ impl Groups {
             state.load = Load::Running;
             state.shard = self.new_shard();
         }
-        let replayed = replay(slot, lease);
+        let replayed = replay(slot, lease, &broker.pool);
         {
             let mut state = slot.state.lock();
             let now_ms = self.now_ms();
@@ -213,14 +214,19 @@ impl Slot {
     }
 }
 
-fn replay(slot: &Slot, lease: &mut Lease) -> Result<(), LoadError> {
+fn replay(slot: &Slot, lease: &mut Lease, pool: &ChunkPool) -> Result<(), LoadError> {
     let log = &slot.partition.log;
+    let (share, mut displaced) = (lease.budget().limit(), Vec::new());
     let mut scratch = Scratch::new(0);
     let mut skipped = 0_u64;
     // Beyond the largest batch that is taken here: one that another server wrote, or a compressed one.
     let room = |bytes: u64| match bytes.saturating_add(READ_OVERHEAD_BYTES).saturating_sub(lease.bytes()) {
         0 => Ok(()),
-        more => lease.try_grow(more).map_err(|error| LoadError::Batch { needed: bytes, error }),
+        more => {
+            lease.try_grow(more).map_err(|error| LoadError::Batch { needed: bytes, error })?;
+            displaced.push(pool.beside(more, share));
+            Ok(())
+        }
     };
     for_each_batch(log, log.log_start_offset().get(), room, |batch| {
         if !holds(log, batch)? {

@@ -200,8 +200,10 @@ async fn look_up(
             },
         };
         let (partition_there, limits) = (Arc::clone(partition), broker.inflate_limits);
+        let pool = broker.pool.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let memory = lease.as_ref().map_or(0, weir_budget::Lease::bytes);
+            let _room = lease.as_ref().map(|lease| pool.beside(memory, lease.budget().limit()));
             search(&partition_there, timestamp, &limits, memory)
         });
         match looked.await {
