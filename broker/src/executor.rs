@@ -418,6 +418,8 @@ mod tests {
             peers.push(peer);
         }
         use std::io::{Read, Write};
+        // Until all workers are at rest: one that is about to look at the sockets would do so again.
+        std::thread::sleep(Duration::from_millis(200));
         peers[0].write_all(&[1]).unwrap();
         // Alone on the socket's worker: nothing else makes the runtime wake another one.
         stuck.recv_timeout(PATIENCE).unwrap();
