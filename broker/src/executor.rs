@@ -8,10 +8,12 @@
 //! of them is woken when the first task comes, and the others sleep. A thread beside the runtime looks at them: where
 //! those that are awake have gone on for a whole [`TICK`], there is much to do, or they are stuck. Then one more is
 //! woken, with which a worker comes that looks at the sockets, and for some time each of them that finds more than it
-//! can take wakes the next one.
+//! can take wakes the next one. A task that knows that it will block says so ([`block_in_place`]): its runner counts for
+//! nothing meanwhile, and there is one more if it was the last.
 //!
-//! Invariant: while a task waits in the queue a runner is awake.
+//! Invariant: while a task waits in the queue a runner is awake that is not known to be blocked.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use async_task::Runnable;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{JoinHandle, coop};
 
 /// A task that is running; it ends when this is dropped.
@@ -41,6 +43,22 @@ const EAGER_TICKS: u32 = 5;
 /// Tasks for which the queue keeps room.
 const KEPT_TASKS: usize = 1024;
 
+thread_local! {
+    /// The executor whose runner has its turn on this thread.
+    static RUNS_HERE: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// Does what may block this thread for long. The other tasks, of the executor and of the runtime, go on elsewhere.
+pub(crate) fn block_in_place<R>(work: impl FnOnce() -> R) -> R {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => {
+            let _away = RUNS_HERE.with_borrow(Clone::clone).map(Away::begin);
+            tokio::task::block_in_place(work)
+        }
+        _ => work(),
+    }
+}
+
 /// Where the connections' tasks run, until it is stopped or the runtime ends.
 pub(crate) struct Executor {
     shared: Arc<Shared>,
@@ -55,7 +73,7 @@ impl Executor {
     /// What the system says where it gives no thread.
     pub(crate) fn start(at_end: impl Fn() + Send + Sync + 'static) -> io::Result<Executor> {
         let count = Handle::current().metrics().num_workers();
-        let queue = Mutex::new(Queue { awake: count, ..Queue::default() });
+        let queue = Mutex::new(Queue { awake: count, runners: count, ..Queue::default() });
         let shared = Arc::new(Shared { queue, at_end: Box::new(at_end) });
         let runners = (0..count).map(|index| tokio::spawn(run(Arc::clone(&shared), index))).collect();
         if count > 1 {
@@ -92,7 +110,7 @@ struct Queue {
     tasks: VecDeque<Runnable>,
     /// Runners that sleep, the last one on top, whose worker is the likeliest to be warm.
     asleep: Vec<Sleeper>,
-    /// Runners that do not.
+    /// Runners that neither sleep nor are blocked.
     awake: usize,
     /// Of these, how many were woken and have not looked into the queue since.
     coming: usize,
@@ -100,6 +118,8 @@ struct Queue {
     rests: u64,
     /// Whether a runner that leaves tasks behind wakes another one.
     is_eager: bool,
+    /// How many runners there have been.
+    runners: usize,
     is_closed: bool,
 }
 
@@ -109,11 +129,48 @@ struct Sleeper {
     waker: Waker,
 }
 
+/// A runner whose task is blocked.
+struct Away(Arc<Shared>);
+
+impl Away {
+    fn begin(shared: Arc<Shared>) -> Away {
+        let mut queue = shared.queue.lock();
+        queue.leave();
+        let waker = queue.whom_to_wake();
+        let is_last = queue.awake == 0 && queue.asleep.is_empty();
+        if is_last {
+            (queue.awake, queue.coming, queue.runners) = (1, 1, queue.runners + 1);
+        }
+        let index = queue.runners;
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if is_last {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move { serve(&shared, Runner { index, is_extra: true }, true).await });
+        }
+        Away(shared)
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.0.queue.lock().awake += 1;
+    }
+}
+
 impl Queue {
     /// The runner to wake for what lies in the queue.
     fn whom_to_wake(&mut self) -> Option<Waker> {
         let enough = self.coming > 0 || self.awake > 0 && !self.is_eager;
         if enough || self.tasks.is_empty() { None } else { self.wake() }
+    }
+
+    /// A runner goes to sleep, is blocked, or ends.
+    fn leave(&mut self) {
+        self.awake -= 1;
+        self.rests += u64::from(self.awake == 0);
     }
 
     fn wake(&mut self) -> Option<Waker> {
@@ -155,26 +212,48 @@ impl Shared {
         next
     }
 
-    /// Lets a runner sleep until it is woken; unless there is something to do.
-    async fn sleep(&self, index: usize) {
+    /// Polls some tasks. Returns whether there may be more.
+    fn work(self: &Arc<Self>, mut comes: bool) -> bool {
+        RUNS_HERE.set(Some(Arc::clone(self)));
+        let mut turns = 0;
+        let may_be_more = loop {
+            let Some(runnable) = self.next(std::mem::take(&mut comes)) else { break false };
+            // The hook of the process has told of a panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
+            turns += 1;
+            if turns == TURNS || !coop::has_budget_remaining() {
+                break true;
+            }
+        };
+        RUNS_HERE.set(None);
+        may_be_more
+    }
+
+    /// Lets a runner sleep until it is woken; unless there is something to do. Returns whether it goes on: one that there
+    /// was no need for but for a while ends instead.
+    async fn sleep(&self, runner: Runner) -> bool {
         let mut has_slept = false;
         poll_fn(|context: &mut Context<'_>| {
             let mut queue = self.queue.lock();
             if has_slept {
-                let Some(sleeper) = queue.asleep.iter_mut().find(|sleeper| sleeper.index == index) else {
-                    return Poll::Ready(());
+                let Some(sleeper) = queue.asleep.iter_mut().find(|sleeper| sleeper.index == runner.index)
+                else {
+                    return Poll::Ready(true);
                 };
                 sleeper.waker.clone_from(context.waker());
                 return Poll::Pending;
             }
             if !queue.tasks.is_empty() {
                 queue.coming += 1;
-                return Poll::Ready(());
+                return Poll::Ready(true);
             }
             has_slept = true;
-            queue.awake -= 1;
-            queue.rests += u64::from(queue.awake == 0);
-            queue.asleep.push(Sleeper { index, waker: context.waker().clone() });
+            let is_needed = queue.awake == 1 && queue.asleep.is_empty();
+            queue.leave();
+            if runner.is_extra && !is_needed {
+                return Poll::Ready(false);
+            }
+            queue.asleep.push(Sleeper { index: runner.index, waker: context.waker().clone() });
             Poll::Pending
         })
         .await
@@ -199,24 +278,30 @@ impl Drop for Closing {
     }
 }
 
-/// A runner.
+/// One of those that are there for good.
 async fn run(shared: Arc<Shared>, index: usize) {
     let closing = Closing(shared);
-    let shared = &closing.0;
-    let mut comes = false;
+    serve(&closing.0, Runner { index, is_extra: false }, false).await;
+}
+
+#[derive(Clone, Copy)]
+struct Runner {
+    index: usize,
+    is_extra: bool,
+}
+
+/// What a runner does.
+async fn serve(shared: &Arc<Shared>, runner: Runner, mut comes: bool) {
     loop {
-        let mut turns = 0;
-        while let Some(runnable) = shared.next(std::mem::take(&mut comes)) {
-            // The hook of the process has told of a panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
-            turns += 1;
-            if turns == TURNS || !coop::has_budget_remaining() {
-                turns = 0;
-                tokio::task::yield_now().await;
+        if shared.work(comes) {
+            comes = false;
+            tokio::task::yield_now().await;
+        } else {
+            if !shared.sleep(runner).await {
+                return;
             }
+            comes = true;
         }
-        shared.sleep(index).await;
-        comes = true;
     }
 }
 
@@ -434,6 +519,46 @@ mod tests {
         let mut echoed = [0];
         peers[0].set_read_timeout(Some(PATIENCE)).unwrap();
         peers[0].read_exact(&mut echoed).unwrap();
+    }
+
+    #[test]
+    fn tasks_that_say_that_they_block_keep_nobody_waiting_however_many_they_are() {
+        const WORKERS: usize = 2;
+        let runtime = runtime(WORKERS);
+        let executor = executor(&runtime);
+        let blocked: Vec<_> = (0..3 * WORKERS)
+            .map(|_| {
+                let (release, released) = mpsc::channel::<()>();
+                let (arrive, arrived) = mpsc::channel();
+                let task = async move {
+                    block_in_place(|| {
+                        arrive.send(()).unwrap();
+                        let _ = released.recv();
+                    });
+                    arrive.send(()).unwrap();
+                };
+                executor.spawn(task).detach();
+                arrived.recv_timeout(PATIENCE).expect("it has no turn");
+                (release, arrived)
+            })
+            .collect();
+        let (done, ended) = mpsc::channel();
+        executor.spawn(async move { done.send(()).unwrap() }).detach();
+        ended.recv_timeout(PATIENCE).expect("it waits for those that are blocked");
+        for (release, arrived) in blocked {
+            drop(release);
+            arrived.recv_timeout(PATIENCE).unwrap();
+        }
+        // The others are gone when nobody needs them any more.
+        let at_rest = || {
+            let queue = executor.shared.queue.lock();
+            queue.awake == 0 && queue.coming == 0 && (1..=WORKERS + 1).contains(&queue.asleep.len())
+        };
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while !at_rest() {
+            assert!(std::time::Instant::now() < deadline, "{:?}", executor.shared.queue.lock());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]

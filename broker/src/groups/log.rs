@@ -7,8 +7,9 @@ use weir_metadata::properties::keys;
 use weir_protocol::records::{BatchBuilder, BatchHeader, Codec, HEADER_SIZE_BYTES};
 use weir_storage::{AppendOrigin, StorageError};
 
-use super::{OFFSETS_TOPIC, blocking};
+use super::OFFSETS_TOPIC;
 use crate::broker::Broker;
+use crate::executor::block_in_place;
 use crate::topics::Partition;
 
 /// What became of an append.
@@ -31,7 +32,7 @@ pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: Appen
     match partition.append(&header, &body, AppendOrigin::Coordinator, now_ms) {
         Ok(appended) => {
             if appended.needs_flush
-                && let Err(error) = blocking(|| partition.sync_if_needed(&appended, now_ms))
+                && let Err(error) = block_in_place(|| partition.sync_if_needed(&appended, now_ms))
             {
                 broker.note_append_failure(partition, &error);
                 return Appended::Unknown;

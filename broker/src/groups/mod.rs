@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use weir_budget::{Budget, Holder, Lease};
@@ -25,6 +24,7 @@ use weir_protocol::messages::ErrorCode;
 use self::load::Load;
 use self::log::{Appended, append_batch, note};
 use crate::broker::{Broker, now_ms};
+use crate::executor::block_in_place;
 use crate::request::Request;
 use crate::topics::Partition;
 
@@ -65,15 +65,7 @@ impl Slot {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.try_lock_for(LOCK_PATIENCE).unwrap_or_else(|| blocking(|| mutex.lock()))
-}
-
-/// Does what may block this thread for long; if it is one of the runtime's, its other tasks go on elsewhere.
-fn blocking<R>(work: impl FnOnce() -> R) -> R {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
+    mutex.try_lock_for(LOCK_PATIENCE).unwrap_or_else(|| block_in_place(|| mutex.lock()))
 }
 
 /// All shards of the server.

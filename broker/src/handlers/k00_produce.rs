@@ -30,6 +30,7 @@ use weir_storage::{AppendOrigin, StorageError};
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
+use crate::executor::block_in_place;
 use crate::metrics::Traffic;
 use crate::net::frame::Frame;
 use crate::net::registry::{ConnectionState, Holding};
@@ -517,7 +518,7 @@ impl<'a> Work<'a> {
             self.partition.append(&header, body, AppendOrigin::Client, now_ms).and_then(|appended| {
                 if appended.needs_flush {
                     // Other connections go on meanwhile, and their appends join the sync.
-                    tokio::task::block_in_place(|| self.partition.sync_if_needed(&appended, now_ms))?;
+                    block_in_place(|| self.partition.sync_if_needed(&appended, now_ms))?;
                 }
                 Ok(appended)
             });
