@@ -88,6 +88,9 @@ impl Executor {
         let shared = Arc::clone(&self.shared);
         let (runnable, task) = async_task::spawn(future, move |runnable| shared.push(runnable));
         runnable.schedule();
+        if self.shared.queue.lock().is_closed {
+            self.shared.drop_tasks();
+        }
         task
     }
 
@@ -184,10 +187,7 @@ impl Queue {
 impl Shared {
     fn push(&self, runnable: Runnable) {
         let mut queue = self.queue.lock();
-        if queue.is_closed {
-            drop(queue);
-            return drop(runnable);
-        }
+        // Nothing is dropped here, also when nobody will run it: who wakes a task may hold a lock that the task wants.
         queue.tasks.push_back(runnable);
         let waker = queue.whom_to_wake();
         drop(queue);
@@ -260,12 +260,14 @@ impl Shared {
     }
 
     fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.is_closed = true;
-        let tasks = std::mem::take(&mut queue.tasks);
-        drop(queue);
-        drop(tasks);
+        self.queue.lock().is_closed = true;
         (self.at_end)();
+        self.drop_tasks();
+    }
+
+    fn drop_tasks(&self) {
+        let tasks = std::mem::take(&mut self.queue.lock().tasks);
+        drop(tasks);
     }
 }
 
