@@ -27,13 +27,11 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{JoinHandle, coop};
 
+use crate::threads::EVENT_INTERVAL;
+
 /// A task that is running; it ends when this is dropped.
 pub(crate) type Task = async_task::Task<()>;
 
-/// Tasks that a runner polls before it lets the runtime look at the sockets again. A task may hold its worker for about a
-/// millisecond, the time that a batch of 1 MiB takes into the page cache: after so many of them a small request should
-/// not have waited longer than a few milliseconds.
-const TURNS: u32 = 5;
 /// How often the runners are looked at, and so how long one of them may go on before another one joins it.
 const TICK: Duration = Duration::from_millis(10);
 /// The same while none of them has anything to do.
@@ -221,7 +219,7 @@ impl Shared {
             // The hook of the process has told of a panic.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
             turns += 1;
-            if turns == TURNS || !coop::has_budget_remaining() {
+            if turns == EVENT_INTERVAL || !coop::has_budget_remaining() {
                 break true;
             }
         };

@@ -6,10 +6,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::plan::Layout;
 
-/// Tasks that a thread of the runtime runs before it looks at the sockets again. A task may hold its thread for about a
+/// Tasks that a thread of the runtime, or a runner of the connections, runs before it looks at the sockets again. A task may hold its thread for about a
 /// millisecond, the time that a batch of 1 MiB takes into the page cache: after so many of them a small request should
 /// not have waited longer than a few milliseconds. The runtime's own default is 61.
-const EVENT_INTERVAL: u32 = 5;
+pub(crate) const EVENT_INTERVAL: u32 = 5;
 
 /// The runtime that a server of this plan runs on. Work that blocks beyond the plan's threads waits for one of them.
 ///

@@ -20,6 +20,7 @@ use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, LogConfig, Stor
 pub(crate) use weir_metadata::controller::is_internal_topic as is_internal;
 
 use crate::broker::Broker;
+use crate::executor::block_in_place;
 use crate::metrics::Traffic;
 use crate::publisher::log_config;
 
@@ -170,10 +171,11 @@ impl Partition {
     }
 
     /// Syncs what was appended where `flush.messages` asks for it; to be called before the append is acknowledged.
-    /// Blocks for as long as the disk takes; callers that wait at the same time share one sync.
+    /// Blocks for as long as the disk takes, while other connections go on; callers that wait at the same time share one
+    /// sync.
     pub(crate) fn sync_if_needed(&self, appended: &AppendInfo, now_ms: i64) -> Result<(), StorageError> {
         if appended.needs_flush {
-            self.log.flush_to(appended.last_offset + 1, now_ms)?;
+            block_in_place(|| self.log.flush_to(appended.last_offset + 1, now_ms))?;
         }
         Ok(())
     }

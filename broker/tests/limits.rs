@@ -601,19 +601,25 @@ fn look_up(timestamp: i64) -> ListOffsetsRequest {
     ListOffsetsRequest { replica_id: -1, topics: vec![topic], ..Default::default() }
 }
 
-#[test]
-fn look_ups_that_wait_for_memory_keep_no_control_request_from_its_own() {
-    let server = start("receive.stall.timeout.ms=3600000\nlog.retention.ms=-1");
+/// Connections that hold what there is for receiving, beside a client and a topic with a batch that is larger than what
+/// they leave.
+fn without_room(server: &Running) -> (Client, Vec<TcpStream>) {
     let mut client = server.client();
     client.create(&[("t", 1, &[])]);
-    // Larger than what the stalled ones leave.
     let answer = client.call(&large_request(), 9);
     assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
-    let stalled = stalled(&server);
+    let stalled = stalled(server);
     wait_until(
         || server.budgets().iter().any(waits_for_receive),
         || format!("nobody waits for memory: {:?}", server.budgets()),
     );
+    (client, stalled)
+}
+
+#[test]
+fn look_ups_that_wait_for_memory_keep_no_control_request_from_its_own() {
+    let server = start("receive.stall.timeout.ms=3600000\nlog.retention.ms=-1");
+    let (mut client, stalled) = without_room(&server);
     // Far more than there is room for in the share of small requests.
     let mut waiting: Vec<Client> = (0..100).map(|_| server.client()).collect();
     for client in &waiting {
@@ -639,16 +645,7 @@ fn look_ups_that_wait_for_memory_keep_no_control_request_from_its_own() {
 #[test]
 fn a_look_up_that_may_not_wait_for_memory_is_to_be_asked_again() {
     let server = start("receive.stall.timeout.ms=3600000\nlog.retention.ms=-1\nmax.waiting.requests=1");
-    let mut client = server.client();
-    client.create(&[("t", 1, &[])]);
-    // Larger than what the stalled ones leave.
-    let answer = client.call(&large_request(), 9);
-    assert_eq!(answer.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
-    let stalled = stalled(&server);
-    wait_until(
-        || server.budgets().iter().any(waits_for_receive),
-        || format!("nobody waits for memory: {:?}", server.budgets()),
-    );
+    let (mut client, stalled) = without_room(&server);
     for (version, code) in [(4, ErrorCode::LEADER_NOT_AVAILABLE), (5, ErrorCode::OFFSET_NOT_AVAILABLE)] {
         let answer = client.call(&look_up(1), version);
         assert_eq!(answer.topics[0].partitions[0].error_code, code);

@@ -244,6 +244,33 @@ pub struct Damage {
 /// The most damaged places that are remembered per log.
 pub(crate) const MAX_DAMAGES: usize = 64;
 
+impl Damage {
+    /// Counts the damaged place, and adds it to those of a log unless it is among them.
+    pub(crate) fn note(self, damages: &mut Vec<Damage>, name: &TopicPartition, counters: &StorageCounters) {
+        count(&counters.corrupt_batches, 1);
+        let known = damages.iter_mut().find(|other| {
+            other.segment_base_offset == self.segment_base_offset && other.position == self.position
+        });
+        if let Some(known) = known {
+            known.first_offset = known.first_offset.min(self.first_offset);
+            known.end_offset = known.end_offset.max(self.end_offset);
+            return;
+        }
+        tracing::error!(
+            partition = %name,
+            segment = self.segment_base_offset,
+            position = self.position,
+            first_offset = self.first_offset,
+            end_offset = self.end_offset,
+            reason = self.reason,
+            "a batch on disk is damaged"
+        );
+        if damages.len() < MAX_DAMAGES {
+            damages.push(self);
+        }
+    }
+}
+
 /// One partition's log.
 pub struct Log {
     pub(crate) shared: Arc<LogShared>,
@@ -458,29 +485,9 @@ impl Log {
 
     /// Notes a damaged place.
     pub(crate) fn note_damage(&self, damage: Damage) {
-        count(&self.shared.counters.corrupt_batches, 1);
         let mut damages = self.damages.lock();
-        let known = damages.iter_mut().find(|other| {
-            other.segment_base_offset == damage.segment_base_offset && other.position == damage.position
-        });
-        if let Some(known) = known {
-            known.first_offset = known.first_offset.min(damage.first_offset);
-            known.end_offset = known.end_offset.max(damage.end_offset);
-            return;
-        }
-        tracing::error!(
-            partition = %self.topic_partition,
-            segment = damage.segment_base_offset,
-            position = damage.position,
-            first_offset = damage.first_offset,
-            end_offset = damage.end_offset,
-            reason = damage.reason,
-            "a batch on disk is damaged"
-        );
-        if damages.len() < MAX_DAMAGES {
-            damages.push(damage);
-            self.has_damage.store(true, Ordering::Release);
-        }
+        damage.note(&mut damages, &self.topic_partition, &self.shared.counters);
+        self.has_damage.store(true, Ordering::Release);
     }
 
     /// Bytes of memory that this log takes, estimated: for the broker's account of what grows with a count.

@@ -7,7 +7,7 @@ use weir_protocol::records::{BatchHeader, HEADER_SIZE_BYTES};
 use crate::error::StorageError;
 use crate::file_handles::{Access, FileHandle};
 use crate::leader_epoch::LeaderEpochs;
-use crate::log::{Damage, MAX_DAMAGES, count};
+use crate::log::{Damage, count};
 use crate::offset_index::OffsetPosition;
 use crate::recovery::Loader;
 use crate::recovery_files;
@@ -295,25 +295,14 @@ impl Loader<'_> {
             let Some((at, next)) = behind.filter(|(_, next)| *next <= recovery_point) else {
                 break Some(reason);
             };
-            tracing::error!(
-                partition = %self.name(),
-                segment = base,
-                position = valid_end,
-                first_offset = expected,
-                end_offset = next,
+            let damage = Damage {
+                segment_base_offset: base,
+                position: valid_end,
+                first_offset: expected,
+                end_offset: next,
                 reason,
-                "a batch that was flushed is damaged"
-            );
-            count(&self.shared.counters.corrupt_batches, 1);
-            if damages.len() < MAX_DAMAGES {
-                damages.push(Damage {
-                    segment_base_offset: base,
-                    position: valid_end,
-                    first_offset: expected,
-                    end_offset: next,
-                    reason,
-                });
-            }
+            };
+            damage.note(damages, self.name(), &self.shared.counters);
             // An entry for the batch behind it, or no lookup would get there.
             index.bytes_since_entry = u64::from(interval) + 1;
             (valid_end, expected) = (at, next);

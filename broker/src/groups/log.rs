@@ -9,7 +9,6 @@ use weir_storage::{AppendOrigin, StorageError};
 
 use super::OFFSETS_TOPIC;
 use crate::broker::Broker;
-use crate::executor::block_in_place;
 use crate::topics::Partition;
 
 /// What became of an append.
@@ -31,9 +30,7 @@ pub(super) fn append_batch(broker: &Broker, partition: &Partition, append: Appen
     let body = [IoSlice::new(&bytes[HEADER_SIZE_BYTES..])];
     match partition.append(&header, &body, AppendOrigin::Coordinator, now_ms) {
         Ok(appended) => {
-            if appended.needs_flush
-                && let Err(error) = block_in_place(|| partition.sync_if_needed(&appended, now_ms))
-            {
+            if let Err(error) = partition.sync_if_needed(&appended, now_ms) {
                 broker.note_append_failure(partition, &error);
                 return Appended::Unknown;
             }

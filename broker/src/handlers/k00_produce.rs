@@ -30,7 +30,6 @@ use weir_storage::{AppendOrigin, StorageError};
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
-use crate::executor::block_in_place;
 use crate::metrics::Traffic;
 use crate::net::frame::Frame;
 use crate::net::registry::{ConnectionState, Holding};
@@ -516,10 +515,7 @@ impl<'a> Work<'a> {
         let now_ms = self.now_ms;
         let appended =
             self.partition.append(&header, body, AppendOrigin::Client, now_ms).and_then(|appended| {
-                if appended.needs_flush {
-                    // Other connections go on meanwhile, and their appends join the sync.
-                    block_in_place(|| self.partition.sync_if_needed(&appended, now_ms))?;
-                }
+                self.partition.sync_if_needed(&appended, now_ms)?;
                 Ok(appended)
             });
         match appended {
