@@ -21,6 +21,8 @@ pub enum Op {
     Read,
     /// Write bytes.
     Write,
+    /// Allocate blocks behind the end of a file.
+    Allocate,
     /// Cut or grow a file.
     SetLength,
     /// `fdatasync` or `fsync` of a file.
@@ -196,6 +198,12 @@ impl Disk {
     pub(crate) fn set_length(&self, file: &File, path: &Path, length: u64) -> io::Result<()> {
         self.check(Op::SetLength, path, length)?;
         file.set_len(length)
+    }
+
+    /// Allocates blocks for `length` bytes from `position` on; the file is not longer for it.
+    pub(crate) fn allocate(&self, file: &File, path: &Path, position: u64, length: u64) -> io::Result<()> {
+        self.check(Op::Allocate, path, length)?;
+        Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, position, length)?)
     }
 
     pub(crate) fn sync_data(&self, file: &File, path: &Path) -> io::Result<()> {

@@ -24,6 +24,7 @@ use crate::log_dir::LogDir;
 use crate::offsets::{HighWatermark, LastStableOffset, LogEndOffset, LogStartOffset, RecoveryPoint};
 use crate::producer_state::{ActiveProducer, ProducerIdQuota, ProducerState};
 use crate::recent::RecentBatches;
+use crate::room::{Room, RoomQuota};
 use crate::segment::{IndexBuilder, Segment};
 use crate::segment_quota::{Counted, SegmentQuota};
 use crate::topic_partition::TopicPartition;
@@ -139,6 +140,9 @@ pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
+/// The most disk space ahead of the ends of all logs.
+const ROOM_BYTES: u64 = 1 << 30;
+
 /// What the logs of a process share.
 #[derive(Debug)]
 pub struct LogShared {
@@ -148,6 +152,8 @@ pub struct LogShared {
     pub producer_ids: Arc<ProducerIdQuota>,
     /// The segments that there are.
     pub segments: Arc<SegmentQuota>,
+    /// Disk space ahead of the ends of logs.
+    pub room: Arc<RoomQuota>,
     /// `producer.id.expiration.ms`.
     pub producer_id_expiration_ms: AtomicI64,
     /// How long a read-only log waits before it tries a write again, ms.
@@ -163,6 +169,7 @@ impl LogShared {
             handles,
             producer_ids,
             segments: SegmentQuota::new(usize::MAX),
+            room: RoomQuota::new(ROOM_BYTES),
             producer_id_expiration_ms: AtomicI64::new(86_400_000),
             probe_interval_ms: 1000,
             counters: StorageCounters::default(),
@@ -221,6 +228,8 @@ pub(crate) struct Writer {
     pub(crate) read_only: Option<ReadOnly>,
     /// Bytes behind the active segment's size may be on disk: the rest of a write that failed.
     pub(crate) torn: bool,
+    /// Blocks behind the active segment's size.
+    pub(crate) room: Room,
     pub(crate) closed: bool,
     /// Something was written since the log was opened.
     pub(crate) touched: bool,

@@ -205,7 +205,7 @@ impl Log {
         }
         let segment = Arc::clone(&writer.active);
         let position = segment.size_bytes();
-        self.write_batch(writer, &segment, header, body, position)
+        self.write_batch(writer, &segment, header, body, position, config)
             .map_err(|error| self.note_failure(writer, "append", error, now_ms))?;
 
         segment.set_size_bytes(position + size_bytes);
@@ -276,21 +276,51 @@ impl Log {
         header: &BatchHeader,
         body: &[IoSlice<'_>],
         position: u64,
+        config: &LogConfig,
     ) -> Result<(), StorageError> {
         let disk = self.shared.handles.disk();
         let handle = segment
             .handle(self.place(segment.base_offset), Access::Write)
             .map_err(|error| self.io_error("open", segment.base_offset, error))?;
         if writer.torn {
-            disk.set_length(handle.file(), handle.path(), position)
-                .map_err(|error| self.io_error("cut a torn write off", segment.base_offset, error))?;
-            writer.torn = false;
+            self.cut_behind_end(writer)?;
         }
+        let end = position + header.size_bytes() as u64;
+        let most = u64::from(config.segment_bytes);
+        writer.room.make(disk, (handle.file(), handle.path()), (position, end), most);
         write_all(disk, &handle, &header.to_bytes(), body, position).map_err(|error| {
             // Nothing torn may stay: a later, shorter batch would not cover it.
             writer.torn = disk.set_length(handle.file(), handle.path(), position).is_err();
+            writer.room.forget();
             self.io_error("append to", segment.base_offset, error)
         })
+    }
+
+    /// Cuts off what lies behind the active segment's size: the rest of a write that failed, and room, which may stay
+    /// where it can't be.
+    pub(crate) fn cut_behind_end(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        if !writer.torn && !writer.room.is_made() {
+            return Ok(());
+        }
+        let active = &writer.active;
+        let cut = active.handle(self.place(active.base_offset), Access::Write).and_then(|handle| {
+            let (disk, size) = (self.shared.handles.disk(), active.size_bytes());
+            if !writer.torn && handle.file().metadata()?.len() < size {
+                // Not the file that it was: it must not grow by zeros.
+                return Ok(());
+            }
+            disk.set_length(handle.file(), handle.path(), size)
+        });
+        match cut {
+            Err(error) if writer.torn => {
+                Err(self.io_error("cut a torn write off", active.base_offset, error))
+            }
+            _ => {
+                writer.torn = false;
+                writer.room.forget();
+                Ok(())
+            }
+        }
     }
 
     /// Refuses appends to a closed log, and to a read-only one unless it is time to try again.
@@ -348,6 +378,7 @@ impl Log {
         match outcome {
             Ok(()) => {
                 writer.torn = false;
+                writer.room.forget();
                 self.take_writes_again(&mut writer);
                 true
             }
@@ -481,17 +512,7 @@ impl Log {
         config: &LogConfig,
     ) -> Result<(), StorageError> {
         let old = Arc::clone(&writer.active);
-        if writer.torn {
-            let handle = old
-                .handle(self.place(old.base_offset), Access::Write)
-                .map_err(|error| self.io_error("open", old.base_offset, error))?;
-            self.shared
-                .handles
-                .disk()
-                .set_length(handle.file(), handle.path(), old.size_bytes())
-                .map_err(|error| self.io_error("cut a torn write off", old.base_offset, error))?;
-            writer.torn = false;
-        }
+        self.cut_behind_end(writer)?;
         old.seal(self.place(old.base_offset))
             .map_err(|error| self.io_error("seal", old.base_offset, error))?;
         writer.producers.set_map_end_offset(base_offset);

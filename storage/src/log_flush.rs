@@ -303,14 +303,7 @@ impl Log {
             }
             let active = Arc::clone(&writer.active);
             let place = self.place(active.base_offset);
-            if writer.torn {
-                let failed =
-                    |error: io::Error| self.io_error("cut a torn write off", active.base_offset, error);
-                let handle = active.handle(place, Access::Write).map_err(failed)?;
-                let disk = self.shared.handles.disk();
-                disk.set_length(handle.file(), handle.path(), active.size_bytes()).map_err(failed)?;
-                writer.torn = false;
-            }
+            self.cut_behind_end(&mut writer)?;
             if writer.touched {
                 active.seal(place).map_err(|error| self.io_error("seal", active.base_offset, error))?;
             }

@@ -15,6 +15,9 @@ use crate::segment::{LOG_SUFFIX, Segment};
 use crate::time_index::TIME_INDEX_SUFFIX;
 use crate::transaction_index::{self, AbortedTxn, TXN_INDEX_SUFFIX};
 
+/// How long a log to which nothing is appended keeps room ahead of its end.
+const ROOM_KEPT_MS: i64 = 60_000;
+
 /// What a retention pass removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retained {
@@ -113,6 +116,10 @@ impl Log {
             let mut writer = self.writer.lock();
             if writer.closed {
                 return Ok(Retained::default());
+            }
+            let idle_ms = now_ms.saturating_sub(self.last_append_ms.load(Ordering::Relaxed));
+            if !writer.torn && idle_ms >= ROOM_KEPT_MS {
+                self.cut_behind_end(&mut writer)?;
             }
             let high_watermark = self.high_watermark().get();
             let log_start = self.log_start_offset().get();

@@ -64,6 +64,7 @@ impl Log {
         disk.set_length(handle.file(), handle.path(), position).map_err(failed)?;
         segment.set_size_bytes(position);
         writer.torn = false;
+        writer.room.forget();
         segment.offset_index.truncate_to_position(place, position).map_err(failed)?;
         segment.time_index.truncate_to_offset(place, end_offset).map_err(failed)?;
         self.truncate_transaction_index(&segment, end_offset)?;
@@ -173,6 +174,7 @@ impl Log {
         writer.segment_created_ms = now_ms;
         writer.jitter_ms = jitter(&config, offset, &self.topic_partition);
         writer.torn = false;
+        writer.room.forget();
         writer.touched = true;
         writer.current_epoch = -1;
         writer.producers.clear(offset);

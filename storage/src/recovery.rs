@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{IoContext, StorageError};
+use crate::file_handles::Access;
 use crate::index_file::Place;
 use crate::leader_epoch::LeaderEpochs;
 use crate::log::{Damage, Log, LogOptions, LogShared, Turns, Writer, count};
@@ -21,6 +22,7 @@ use crate::producer_loader::ProducerLoader;
 use crate::producer_state::ProducerState;
 use crate::recent::RecentBatches;
 use crate::recovery_files::{self, Files};
+use crate::room::{self, Room};
 use crate::scan::{LOOKUP_WINDOW_BYTES, SCAN_WINDOW_BYTES};
 use crate::segment::{FindError, IndexBuilder, LOG_SUFFIX, Segment, SegmentEnd};
 use crate::topic_partition::TopicPartition;
@@ -63,6 +65,7 @@ impl Log {
             current_epoch: loaded.epochs.latest().map_or(-1, |entry| entry.epoch),
             read_only: None,
             torn: false,
+            room: Room::new(&shared.room),
             closed: false,
             touched: loaded.touched,
             producers: loaded.producers,
@@ -222,6 +225,9 @@ impl<'a> Loader<'a> {
                 &mut window,
             )?);
             touched = true;
+            if let Some(active) = segments.last() {
+                self.cut_room(active);
+            }
         }
         drop(window);
 
@@ -293,6 +299,20 @@ impl<'a> Loader<'a> {
             may_have_aborted: files.has_transactions || found_aborted,
             damages,
         })
+    }
+
+    /// Gives back the room ahead of the log's end that a crash has left. It does no harm where it stays.
+    fn cut_room(&self, active: &Segment) {
+        let size = active.size_bytes();
+        let cut = active.handle(self.place(active.base_offset), Access::Write).and_then(|handle| {
+            if !room::is_left_in(handle.file(), size) {
+                return Ok(());
+            }
+            self.shared.handles.disk().set_length(handle.file(), handle.path(), size)
+        });
+        if let Err(error) = cut {
+            tracing::debug!(partition = %self.name(), %error, "the room ahead of the log's end stays");
+        }
     }
 
     /// A roll that failed may have left the empty file of the segment that it was to begin, and the log went on in the

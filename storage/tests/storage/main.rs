@@ -9,3 +9,4 @@ mod jvm;
 mod manager;
 mod ports;
 mod recovery;
+mod room;
