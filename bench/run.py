@@ -29,7 +29,8 @@ from measure import INTEROP, MIB, Peak, cpu_seconds, mib, program, rss_anon
 PARTITIONS = 8
 FASTEST = 1 << 30  # bytes a second that no load here exceeds
 PIECE = 2  # seconds of a load in which one contender has its turn
-TOUCHED = 1 << 30  # bytes of memory touched before each piece of a load; a host may soon take back what lies free beyond it
+WRITTEN = 1 << 30  # most bytes that a piece of a load writes
+TOUCHED = 3 * WRITTEN  # bytes of memory touched before each piece: the load queues up to twice what it writes
 # name: (arguments of rdload, seconds as a factor). Paced loads first, before the disk has much to write back.
 LOADS = {
     "paced, 16 producers, 80 k/s of 1 KiB": dict(producers=16, size=1024, acks=1, rate=80000),
@@ -72,7 +73,7 @@ class Contender:
 
     def produce(self, load, topic, seconds):
         subprocess.run(["sync"], check=True)
-        measure.touch_machine(self.broker.data, TOUCHED)
+        measure.touch_machine(TOUCHED)
         arguments = [x for k, v in load.items() for x in (f"--{k}", v)]
         before = cpu_seconds(self.broker.pid)
         with Peak(self.broker.pid) as peak:
@@ -158,11 +159,11 @@ def read(pid, how, address, seconds, *arguments):
 
 def produce(contenders, name, load, seconds):
     """A load in pieces, in which the contenders take turns, so that what else the machine does meets all of them. No
-    piece writes more than the memory that was touched just before it."""
+    piece and its load take more than the memory that was touched just before it."""
     topic = f"load-{time.time_ns()}"
     for c in contenders:
         c.make_topic(topic)
-    piece = min(PIECE, TOUCHED / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
+    piece = min(PIECE, WRITTEN / min(FASTEST, load.get("rate", FASTEST) * load["size"]))
     for number in range(max(1, round(seconds / piece))):
         for c in contenders if number % 2 == 0 else reversed(contenders):
             c.note(name, c.produce(load, topic, piece))
@@ -204,7 +205,7 @@ def one_round(kinds, directory, loads, options):
 def floor(directory, size):
     out = {}
     for mode in ("receive", "crc", "append"):
-        measure.touch_machine(directory, size)
+        measure.touch_machine(2 * size)
         out[mode] = program("floor", mode, "--bytes", size, "--file", directory / "floor")
     return out
 
@@ -230,7 +231,7 @@ def main():
     try:
         for number in range(options.rounds):
             print(f"round {number + 1}", flush=True)
-            floors.append(floor(directory, TOUCHED))
+            floors.append(floor(directory, WRITTEN))
             rounds.append(one_round(contenders, directory / str(number), loads, options))
     finally:
         shutil.rmtree(directory, ignore_errors=True)

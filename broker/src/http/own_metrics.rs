@@ -186,6 +186,11 @@ async fn storage(page: &mut Page, broker: &Broker) -> Written {
             "Those beside the active ones: what max.segments limits",
             shared.segments.beside_active(),
         ),
+        (
+            "room_bytes",
+            "Disk space allocated ahead of the ends of logs, what was written to since included",
+            shared.room.used_bytes() as usize,
+        ),
         ("open_files", "Open files of logs", shared.handles.open_count()),
         ("open_files_limit", "Most files of logs open at once", shared.handles.limit()),
     ];
