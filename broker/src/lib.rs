@@ -29,6 +29,7 @@ mod stored_batches;
 mod threads;
 mod topic_creation;
 mod topics;
+mod unread_batch;
 
 pub use failure::log_panics;
 pub use server::{Server, ServerError, plan_of, raise_descriptor_limit};

@@ -80,6 +80,8 @@ pub(crate) struct Metrics {
     /// Of all topics, deleted ones included.
     pub(crate) traffic: Traffic,
     pub(crate) produce_batches: Counter,
+    /// Batches that went from the socket into the log before they were checked.
+    pub(crate) unread_batches: Counter,
     pub(crate) invalid_crc: Counter,
     pub(crate) invalid_magic: Counter,
     pub(crate) invalid_sequence: Counter,

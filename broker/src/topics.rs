@@ -15,7 +15,7 @@ use weir_metadata::properties::TopicConfig;
 use weir_protocol::messages::ErrorCode;
 use weir_protocol::records::BatchHeader;
 use weir_protocol::wire::Uuid;
-use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, LogConfig, StorageError};
+use weir_storage::{AppendInfo, AppendOptions, AppendOrigin, Log, LogConfig, StorageError, UnreadBody};
 
 pub(crate) use weir_metadata::controller::is_internal_topic as is_internal;
 
@@ -166,6 +166,20 @@ impl Partition {
     ) -> Result<AppendInfo, StorageError> {
         let options = AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms };
         let appended = self.log.append_as_leader(header, body, &options)?;
+        self.watchers.wake();
+        Ok(appended)
+    }
+
+    /// As [`Self::append`], of a client's batch whose body is checked in the log.
+    pub(crate) fn append_unread(
+        &self,
+        header: &BatchHeader,
+        body: &mut dyn UnreadBody,
+        now_ms: i64,
+    ) -> Result<AppendInfo, StorageError> {
+        let origin = AppendOrigin::Client;
+        let options = AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms };
+        let appended = self.log.append_unread(header, body, &options)?;
         self.watchers.wake();
         Ok(appended)
     }

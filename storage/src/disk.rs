@@ -175,6 +175,11 @@ impl Disk {
         }
     }
 
+    /// Before a write that somebody else makes.
+    pub(crate) fn before_write(&self, path: &Path, length: usize) -> io::Result<()> {
+        self.check(Op::Write, path, length as u64)
+    }
+
     /// Writes all of `bytes` at `position`.
     pub(crate) fn write_all_at(
         &self,

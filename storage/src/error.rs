@@ -28,6 +28,12 @@ pub enum StorageError {
         /// The first failure, as text.
         reason: Arc<str>,
     },
+    /// The body of a batch was found wrong, or did not come, while it was written; nothing of it stays.
+    #[error("a batch for {topic_partition} was refused while it was written")]
+    BodyRefused {
+        /// The partition.
+        topic_partition: TopicPartition,
+    },
     /// The log was closed or deleted.
     #[error("the log of {topic_partition} is closed")]
     Closed {
@@ -261,6 +267,7 @@ impl StorageError {
             | Self::TransactionCoordinatorFenced { .. }
             | Self::InvalidTxnState { .. }
             | Self::InvalidBatch { .. }
+            | Self::BodyRefused { .. }
             | Self::BatchTooLarge { .. }
             | Self::UnexpectedOffset { .. }
             | Self::DirLocked { .. }

@@ -54,7 +54,7 @@ pub use config::LogConfig;
 pub use error::StorageError;
 pub use file_handles::{FileHandle, FileHandles};
 pub use log::{Damage, FlushTimes, Log, LogOptions, LogShared, StorageCounters};
-pub use log_append::{AppendInfo, AppendOptions};
+pub use log_append::{AppendInfo, AppendOptions, UnreadBody, UnreadBodyError};
 pub use log_dir::{LogDir, MetaProperties};
 pub use log_maintenance::{MovedLogStart, Retained};
 pub use log_manager::{Claim, LogManager, LogManagerConfig, LogTopics, StartSummary};

@@ -4,6 +4,7 @@
 //! is read-only: reads go on, appends are refused with the reason, and each `probe_interval_ms` one append tries
 //! again, first cutting what the failed write may have left.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,36 @@ pub struct AppendOptions {
     pub now_ms: i64,
 }
 
+/// The body of a batch that is nowhere in memory: it is written and then checked where it lies.
+pub trait UnreadBody {
+    /// Writes the body to `file` from `position` on, and checks it there. The header is written after it, so that a
+    /// crash leaves no batch that was not checked; what the body proves wrong in it is set right here.
+    ///
+    /// # Errors
+    /// Whatever it is, nothing of the batch stays in the log.
+    fn write_to(
+        &mut self,
+        file: &File,
+        position: u64,
+        header: &mut BatchHeader,
+    ) -> Result<(), UnreadBodyError>;
+}
+
+/// Why an [`UnreadBody`] is not appended.
+#[derive(Debug)]
+pub enum UnreadBodyError {
+    /// The file cannot be written or read.
+    File(io::Error),
+    /// The body does not come or is not valid; who gave it knows why.
+    Refused,
+}
+
+/// Where the bytes of a body are.
+enum Body<'a, 'b> {
+    Slices(&'a [IoSlice<'b>]),
+    Unread(&'a mut dyn UnreadBody),
+}
+
 /// What an append did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendInfo {
@@ -71,19 +102,42 @@ impl Log {
         body: &[IoSlice<'_>],
         options: &AppendOptions,
     ) -> Result<AppendInfo, StorageError> {
-        let config = self.config();
-        let size_bytes = self.check_batch(header, body, options.origin, &config)?;
+        self.check_length(header, body)?;
         let marker = marker_of(header, body);
+        self.append_next(header, Body::Slices(body), marker.as_ref(), options)
+    }
+
+    /// As [`Self::append_as_leader`], for a body that is checked in the log; never a control batch.
+    ///
+    /// # Errors
+    /// As there, and [`StorageError::BodyRefused`].
+    pub fn append_unread(
+        &self,
+        header: &BatchHeader,
+        body: &mut dyn UnreadBody,
+        options: &AppendOptions,
+    ) -> Result<AppendInfo, StorageError> {
+        self.append_next(header, Body::Unread(body), None, options)
+    }
+
+    fn append_next(
+        &self,
+        header: &BatchHeader,
+        body: Body<'_, '_>,
+        marker: Option<&ControlMarker>,
+        options: &AppendOptions,
+    ) -> Result<AppendInfo, StorageError> {
+        let config = self.config();
+        let size_bytes = self.check_header(header, options.origin, &config)?;
         let mut writer = self.writer.lock();
         self.ensure_writable(&mut writer, options.now_ms)?;
-        let check =
-            match writer.producers.check(&self.topic_partition, header, marker.as_ref(), options.origin) {
-                Err(StorageError::TooManyProducerIds { .. }) => {
-                    self.expire_producers_locked(&mut writer, options.now_ms);
-                    writer.producers.check(&self.topic_partition, header, marker.as_ref(), options.origin)?
-                }
-                other => other?,
-            };
+        let check = match writer.producers.check(&self.topic_partition, header, marker, options.origin) {
+            Err(StorageError::TooManyProducerIds { .. }) => {
+                self.expire_producers_locked(&mut writer, options.now_ms);
+                writer.producers.check(&self.topic_partition, header, marker, options.origin)?
+            }
+            other => other?,
+        };
         if let Check::Duplicate(batch) = check {
             return Ok(AppendInfo {
                 first_offset: batch.first_offset(),
@@ -97,7 +151,7 @@ impl Log {
         let mut header = *header;
         header.base_offset = self.log_end.load(Ordering::Relaxed);
         header.partition_leader_epoch = options.leader_epoch;
-        self.append_locked(&mut writer, &header, body, size_bytes, marker.as_ref(), options.now_ms, &config)
+        self.append_locked(&mut writer, header, body, size_bytes, marker, options.now_ms, &config)
     }
 
     /// Appends a batch whose offsets and epoch are final: for replication and for the metadata log. The producer is
@@ -113,7 +167,8 @@ impl Log {
         now_ms: i64,
     ) -> Result<AppendInfo, StorageError> {
         let config = self.config();
-        let size_bytes = self.check_batch(header, body, AppendOrigin::Replication, &config)?;
+        self.check_length(header, body)?;
+        let size_bytes = self.check_header(header, AppendOrigin::Replication, &config)?;
         let marker = marker_of(header, body);
         let mut writer = self.writer.lock();
         self.ensure_writable(&mut writer, now_ms)?;
@@ -125,32 +180,35 @@ impl Log {
                 expected,
             });
         }
-        self.append_locked(&mut writer, header, body, size_bytes, marker.as_ref(), now_ms, &config)
+        let body = Body::Slices(body);
+        self.append_locked(&mut writer, *header, body, size_bytes, marker.as_ref(), now_ms, &config)
     }
 
-    fn check_batch(
+    fn invalid(&self, reason: String) -> StorageError {
+        StorageError::InvalidBatch { topic_partition: self.topic_partition.clone(), reason }
+    }
+
+    fn check_length(&self, header: &BatchHeader, body: &[IoSlice<'_>]) -> Result<(), StorageError> {
+        let (claimed, bytes) = (header.body_size_bytes(), body.iter().map(|slice| slice.len()).sum());
+        if claimed == bytes {
+            return Ok(());
+        }
+        Err(self.invalid(format!("the header claims a body of {claimed} bytes, it has {bytes}")))
+    }
+
+    fn check_header(
         &self,
         header: &BatchHeader,
-        body: &[IoSlice<'_>],
         origin: AppendOrigin,
         config: &LogConfig,
     ) -> Result<u64, StorageError> {
-        let invalid = |reason: String| StorageError::InvalidBatch {
-            topic_partition: self.topic_partition.clone(),
-            reason,
-        };
-        let body_bytes: usize = body.iter().map(|slice| slice.len()).sum();
-        if body_bytes != header.body_size_bytes() {
-            let claimed = header.body_size_bytes();
-            return Err(invalid(format!("the header claims a body of {claimed} bytes, it has {body_bytes}")));
-        }
         if header.last_offset_delta < 0 {
-            return Err(invalid(format!("its last offset delta is {}", header.last_offset_delta)));
+            return Err(self.invalid(format!("its last offset delta is {}", header.last_offset_delta)));
         }
         if header.has_producer_id()
             && (header.producer_epoch < 0 || (origin == AppendOrigin::Client && header.base_sequence < 0))
         {
-            return Err(invalid(format!(
+            return Err(self.invalid(format!(
                 "producer {} comes with epoch {} and sequence {}",
                 header.producer_id, header.producer_epoch, header.base_sequence
             )));
@@ -171,8 +229,8 @@ impl Log {
     fn append_locked(
         &self,
         writer: &mut Writer,
-        header: &BatchHeader,
-        body: &[IoSlice<'_>],
+        mut header: BatchHeader,
+        body: Body<'_, '_>,
         size_bytes: u64,
         marker: Option<&ControlMarker>,
         now_ms: i64,
@@ -183,10 +241,7 @@ impl Log {
             .checked_add(i64::from(header.last_offset_delta))
             .and_then(|last| last.checked_add(1))
         else {
-            return Err(StorageError::InvalidBatch {
-                topic_partition: self.topic_partition.clone(),
-                reason: format!("its offsets exceed {}", i64::MAX),
-            });
+            return Err(self.invalid(format!("its offsets exceed {}", i64::MAX)));
         };
         let last_offset = next_offset - 1;
         let fits = self.fits_active(&writer.active, size_bytes, last_offset);
@@ -205,8 +260,9 @@ impl Log {
         }
         let segment = Arc::clone(&writer.active);
         let position = segment.size_bytes();
-        self.write_batch(writer, &segment, header, body, position, config)
+        self.write_batch(writer, &segment, &mut header, body, position, config)
             .map_err(|error| self.note_failure(writer, "append", error, now_ms))?;
+        let header = &header;
 
         segment.set_size_bytes(position + size_bytes);
         writer.touched = true;
@@ -273,8 +329,8 @@ impl Log {
         &self,
         writer: &mut Writer,
         segment: &Segment,
-        header: &BatchHeader,
-        body: &[IoSlice<'_>],
+        header: &mut BatchHeader,
+        body: Body<'_, '_>,
         position: u64,
         config: &LogConfig,
     ) -> Result<(), StorageError> {
@@ -288,11 +344,22 @@ impl Log {
         let end = position + header.size_bytes() as u64;
         let most = u64::from(config.segment_bytes);
         writer.room.make(disk, (handle.file(), handle.path()), (position, end), most);
-        write_all(disk, &handle, &header.to_bytes(), body, position).map_err(|error| {
+        let written = match body {
+            Body::Slices(body) => {
+                write_all(disk, &handle, &header.to_bytes(), body, position).map_err(UnreadBodyError::File)
+            }
+            Body::Unread(body) => write_unread(disk, &handle, header, body, position),
+        };
+        written.map_err(|error| {
             // Nothing torn may stay: a later, shorter batch would not cover it.
             writer.torn = disk.set_length(handle.file(), handle.path(), position).is_err();
             writer.room.forget();
-            self.io_error("append to", segment.base_offset, error)
+            match error {
+                UnreadBodyError::File(error) => self.io_error("append to", segment.base_offset, error),
+                UnreadBodyError::Refused => {
+                    StorageError::BodyRefused { topic_partition: self.topic_partition.clone() }
+                }
+            }
         })
     }
 
@@ -588,6 +655,20 @@ fn marker_of(header: &BatchHeader, body: &[IoSlice<'_>]) -> Option<ControlMarker
     let bytes: Vec<u8> =
         body.iter().flat_map(|slice| slice.iter().copied()).take(MARKER_WINDOW_BYTES).collect();
     ControlMarker::parse(&bytes, header.base_timestamp)
+}
+
+/// Has the body written, and writes the header before it.
+fn write_unread(
+    disk: &Disk,
+    handle: &FileHandle,
+    header: &mut BatchHeader,
+    body: &mut dyn UnreadBody,
+    position: u64,
+) -> Result<(), UnreadBodyError> {
+    disk.before_write(handle.path(), header.body_size_bytes()).map_err(UnreadBodyError::File)?;
+    body.write_to(handle.file(), position + HEADER_SIZE_BYTES as u64, header)?;
+    disk.write_all_at(handle.file(), handle.path(), &header.to_bytes(), position)
+        .map_err(UnreadBodyError::File)
 }
 
 /// Writes header and body with as few system calls as the slices allow, going on after short writes.

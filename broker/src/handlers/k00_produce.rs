@@ -26,15 +26,18 @@ use weir_protocol::records::{
 use weir_protocol::wire::{
     EncodeError, Sink, Uuid, put_array_len, put_empty_tags, put_i32, put_string, put_uuid,
 };
-use weir_storage::{AppendOrigin, StorageError};
+use weir_storage::{AppendInfo, AppendOrigin, StorageError};
 
 use crate::broker::Broker;
 use crate::connection::ConnectionError;
 use crate::metrics::Traffic;
 use crate::net::frame::Frame;
+use crate::net::receive::ReceiveError;
 use crate::net::registry::{ConnectionState, Holding};
+use crate::net::splice::Pipe;
 use crate::request::{Growing, Reply, ReplyHead};
 use crate::topics::{Partition, Topic, TopicSettings};
+use crate::unread_batch::{Refusal, UnreadBatch};
 
 /// Produce requests are not throttled: they wait for memory instead.
 const THROTTLE_TIME_MS: i32 = 0;
@@ -44,6 +47,9 @@ const RECEIVING_BYTES: u64 = 3072;
 const FIRST_ZSTD: i16 = 7;
 /// The property behind most batches that are too large.
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+/// From this size on a batch that has arrived goes from the socket to the log without being read: below, the system calls
+/// cost what the copy does.
+const UNREAD_BYTES: usize = 128 * 1024;
 /// Bytes of the body shown to the codec to tell what inflating it will take.
 const CODEC_PREFIX_BYTES: usize = 64;
 
@@ -163,6 +169,16 @@ async fn one_batch(
     if let Some(bytes) = arrived {
         let answer = work.append_arrived(&bytes[HEADER_SIZE_BYTES..]);
         frame.take_arrived(length);
+        return Ok(answer.in_log(&log));
+    }
+    if length >= UNREAD_BYTES
+        && work.is_in_place()
+        && frame.has_arrived(length)
+        && let Some((mut window, _lease)) = frame.receiver().spare_window()
+        && let Ok(pipe) = Pipe::take()
+    {
+        let (left, answer) = work.append_unread(frame, &mut window, pipe)?;
+        frame.skip(left).await?;
         return Ok(answer.in_log(&log));
     }
     let prefix_bytes = work.prefix_bytes().min(length);
@@ -488,18 +504,59 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Sets what the broker decides inside the CRC: the append time, or a maximum timestamp that the client got wrong.
+    /// Appends a batch whose body lies in the socket, as far as it is not in the receiver's buffer. With the answer
+    /// returns how many bytes of the batch are still to be read past.
+    fn append_unread(
+        &self,
+        frame: &mut Frame<'_>,
+        window: &mut [u8],
+        pipe: Pipe,
+    ) -> Result<(usize, Answer), ConnectionError> {
+        let (length, options) = (self.header.size_bytes(), self.options());
+        let validator = match BatchValidator::new(&self.header, &options) {
+            Ok(validator) => validator,
+            Err(error) => {
+                self.note_refused(&error);
+                return Ok((length, Answer::refused(&error)));
+            }
+        };
+        let receiver = frame.receiver();
+        let mut body = UnreadBatch {
+            buffered: &receiver.available()[HEADER_SIZE_BYTES..],
+            socket: &receiver.stream,
+            body_bytes: self.body_bytes(),
+            window,
+            tools: Some((pipe, validator)),
+            stamp: |header: &mut BatchHeader, summary: &BatchSummary| stamp(header, &options, summary),
+            taken: 0,
+            outcome: None,
+        };
+        let appended = self.partition.append_unread(&self.header, &mut body, self.now_ms);
+        let (began, taken, outcome) = (body.tools.is_none(), body.taken, body.outcome);
+        let mut left = length;
+        if began {
+            left -= frame.receiver().available().len() + taken;
+            frame.take_unread(taken);
+            self.broker.metrics.unread_batches.inc();
+        }
+        let record_count = match outcome {
+            Some(Err(Refusal::Socket(error))) => return Err(ReceiveError::Io(error).into()),
+            Some(Err(Refusal::Invalid(error))) => {
+                self.note_refused(&error);
+                return Ok((left, Answer::refused(&error)));
+            }
+            Some(Ok(summary)) => summary.record_count,
+            // A duplicate, or nothing was appended.
+            None => self.header.record_count as u32,
+        };
+        Ok((left, self.answer(appended, record_count, length)))
+    }
+
+    /// The header with what the broker decides inside the CRC, and whether that changed it.
     fn stamped(&self, options: &ValidateOptions, summary: &BatchSummary) -> (BatchHeader, bool) {
         let mut header = self.header;
-        if options.timestamp_type == RecordTimestampType::LogAppendTime {
-            header.stamp_log_append_time(options.now_ms);
-            (header, true)
-        } else if summary.max_timestamp_differs {
-            header.correct_max_timestamp(summary.max_timestamp);
-            (header, true)
-        } else {
-            (header, false)
-        }
+        let changed = stamp(&mut header, options, summary);
+        (header, changed)
     }
 
     fn append(
@@ -512,16 +569,25 @@ impl<'a> Work<'a> {
         if changed && crc_follows_body {
             header.crc = crc_of(&header, body);
         }
-        let now_ms = self.now_ms;
-        let appended =
-            self.partition.append(&header, body, AppendOrigin::Client, now_ms).and_then(|appended| {
-                self.partition.sync_if_needed(&appended, now_ms)?;
-                Ok(appended)
-            });
-        match appended {
+        let appended = self.partition.append(&header, body, AppendOrigin::Client, self.now_ms);
+        self.answer(appended, summary.record_count, header.size_bytes())
+    }
+
+    /// The answer to what the log did with a valid batch, which is on the disk then if it must be.
+    fn answer(
+        &self,
+        appended: Result<AppendInfo, StorageError>,
+        record_count: u32,
+        size_bytes: usize,
+    ) -> Answer {
+        let synced = appended.and_then(|appended| {
+            self.partition.sync_if_needed(&appended, self.now_ms)?;
+            Ok(appended)
+        });
+        match synced {
             Ok(appended) => {
                 let traffic = &self.partition.traffic;
-                self.broker.metrics.produced(traffic, summary.record_count, header.size_bytes());
+                self.broker.metrics.produced(traffic, record_count, size_bytes);
                 Answer {
                     base_offset: appended.first_offset,
                     log_append_time_ms: appended.log_append_time_ms,
@@ -531,7 +597,7 @@ impl<'a> Work<'a> {
             }
             Err(error) => {
                 let metrics = &self.broker.metrics;
-                metrics.failed_produce(Some(&self.partition.traffic), header.size_bytes());
+                metrics.failed_produce(Some(&self.partition.traffic), size_bytes);
                 if matches!(error, StorageError::OutOfOrderSequence { .. }) {
                     metrics.invalid_sequence.inc();
                 }
@@ -596,6 +662,18 @@ impl<'a> Work<'a> {
             }
         }
     }
+}
+
+/// Sets what the broker decides inside the CRC: the append time, or a maximum timestamp that the client got wrong.
+fn stamp(header: &mut BatchHeader, options: &ValidateOptions, summary: &BatchSummary) -> bool {
+    if options.timestamp_type == RecordTimestampType::LogAppendTime {
+        header.stamp_log_append_time(options.now_ms);
+    } else if summary.max_timestamp_differs {
+        header.correct_max_timestamp(summary.max_timestamp);
+    } else {
+        return false;
+    }
+    true
 }
 
 /// What one partition is told.

@@ -101,6 +101,11 @@ async fn connections_and_limits(page: &mut Page, broker: &Broker) -> Written {
         ("weir_panics", "Panics, each a fault of the program", crate::failure::panics()),
         ("weir_requests", "Frames received", metrics.requests.get()),
         ("weir_produce_batches", "Batches appended", metrics.produce_batches.get()),
+        (
+            "weir_unread_batches",
+            "Batches that went from the socket into the log before they were checked",
+            metrics.unread_batches.get(),
+        ),
     ];
     for (name, help, value) in counters {
         page.counter(name, help, value).await?;

@@ -199,6 +199,17 @@ impl<'a> Frame<'a> {
         self.receiver.available().get(..count).filter(|_| count <= self.remaining)
     }
 
+    /// Whether the next `count` bytes, all of the frame, have arrived at least at the socket.
+    pub(crate) fn has_arrived(&self, count: usize) -> bool {
+        count <= self.remaining && self.receiver.has_arrived(count)
+    }
+
+    /// Counts what was taken: all that the receiver's buffer holds, and `behind` bytes of the socket behind it.
+    pub(crate) fn take_unread(&mut self, behind: usize) {
+        self.take_arrived(self.receiver.available().len());
+        self.remaining -= behind;
+    }
+
     /// Takes `count` bytes that [`Frame::arrived`] has shown.
     pub(crate) fn take_arrived(&mut self, count: usize) {
         self.remaining -= count;

@@ -9,3 +9,4 @@ pub(crate) mod receive;
 pub(crate) mod registry;
 pub(crate) mod send;
 pub(crate) mod sniff;
+pub(crate) mod splice;

@@ -269,6 +269,18 @@ impl Receiver {
         Ok(())
     }
 
+    /// Whether the next `count` bytes are all here, in the buffer or in the socket.
+    pub(crate) fn has_arrived(&self, count: usize) -> bool {
+        let missing = count.saturating_sub(self.end - self.start) as u64;
+        rustix::io::ioctl_fionread(&*self.stream).is_ok_and(|unread| unread >= missing)
+    }
+
+    /// A window for what is not received into it, if there is one now. The chunk goes back before the lease.
+    pub(crate) fn spare_window(&self) -> Option<(Chunk, Lease)> {
+        let lease = self.windows.try_lease(WINDOW_BYTES as u64, Holder::new("window", self.state.id)).ok()?;
+        Some((self.pool.take(), lease))
+    }
+
     /// Appends exactly `count` bytes to `out`, whose memory the caller leased; it grows as the bytes arrive.
     pub(crate) async fn read_into(&mut self, out: &mut Vec<u8>, count: usize) -> Result<(), ReceiveError> {
         let target = out.len() + count;

@@ -171,7 +171,7 @@ impl BatchHeader {
     }
 
     /// The header bytes that the CRC covers: attributes to record count.
-    pub(super) fn crc_covered_bytes(&self) -> [u8; CRC_COVERED_HEADER_BYTES] {
+    pub fn crc_covered_bytes(&self) -> [u8; CRC_COVERED_HEADER_BYTES] {
         let mut out = [0; CRC_COVERED_HEADER_BYTES];
         out[0..2].copy_from_slice(&self.attributes.to_be_bytes());
         out[2..6].copy_from_slice(&self.last_offset_delta.to_be_bytes());

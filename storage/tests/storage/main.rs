@@ -10,3 +10,4 @@ mod manager;
 mod ports;
 mod recovery;
 mod room;
+mod unread;
