@@ -1,10 +1,11 @@
 //! Produce, streamed: the unit of admission is a batch, not a request.
 //!
 //! Method: the request is parsed as it arrives. Each partition's batch is resolved and checked against its topic's
-//! limit before its body is read; then either it lies whole in the read window and is used in place, or its size is
-//! leased and it is read into a chain of chunks while its CRC and records are checked. The log writes the client's own
-//! bytes; the memory is free again before the next batch is looked at. Whatever cannot be appended is read past, and
-//! its partition alone gets the error.
+//! limit before its body is read. If it lies whole in the read window, it is used in place. If it is large, uncompressed,
+//! and has arrived, it goes from the socket into the log and is checked there. Else its size is leased, and it is read
+//! into a chain of chunks while its CRC and records are checked. The log gets the client's own bytes; the memory is free
+//! again before the next batch is looked at. Whatever cannot be appended is read past, and its partition alone gets the
+//! error.
 //!
 //! The answers are encoded as they come about, under a lease that follows their bytes.
 //!
