@@ -164,10 +164,7 @@ impl Partition {
         origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<AppendInfo, StorageError> {
-        let options = AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms };
-        let appended = self.log.append_as_leader(header, body, &options)?;
-        self.watchers.wake();
-        Ok(appended)
+        self.append_with(origin, now_ms, |options| self.log.append_as_leader(header, body, options))
     }
 
     /// As [`Self::append`], of a client's batch whose body is checked in the log.
@@ -177,9 +174,18 @@ impl Partition {
         body: &mut dyn UnreadBody,
         now_ms: i64,
     ) -> Result<AppendInfo, StorageError> {
-        let origin = AppendOrigin::Client;
-        let options = AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms };
-        let appended = self.log.append_unread(header, body, &options)?;
+        self.append_with(AppendOrigin::Client, now_ms, |options| {
+            self.log.append_unread(header, body, options)
+        })
+    }
+
+    fn append_with(
+        &self,
+        origin: AppendOrigin,
+        now_ms: i64,
+        append: impl FnOnce(&AppendOptions) -> Result<AppendInfo, StorageError>,
+    ) -> Result<AppendInfo, StorageError> {
+        let appended = append(&AppendOptions { leader_epoch: self.leader_epoch(), origin, now_ms })?;
         self.watchers.wake();
         Ok(appended)
     }

@@ -102,6 +102,7 @@ mod tests {
     use weir_protocol::records::{BatchBuilder, Codec, HEADER_SIZE_BYTES, ValidateOptions, crc_of};
 
     use super::*;
+    use crate::net::receive::tests::wait_for_unread;
 
     /// A batch as a client sends it.
     fn batch() -> (BatchHeader, Vec<u8>) {
@@ -124,12 +125,7 @@ mod tests {
         let (socket, _) = listener.accept().await.unwrap();
         peer.write_all(&body[buffered..sent]).unwrap();
         peer.write_all(b"next").unwrap();
-        let arrives = (sent - buffered + 4) as u64;
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while rustix::io::ioctl_fionread(&socket).unwrap() < arrives {
-            assert!(std::time::Instant::now() < deadline, "{arrives} bytes do not come");
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_for_unread(&socket, (sent - buffered + 4) as u64);
         let file = tempfile::tempfile().unwrap();
         let validator = BatchValidator::new(claimed, &ValidateOptions::default()).unwrap();
         let mut unread = UnreadBatch {

@@ -5,11 +5,9 @@ mod support;
 
 use std::io::IoSlice;
 
-use support::{Client, Running};
+use support::{Client, Running, produce_request};
 use weir_protocol::messages::ErrorCode;
-use weir_protocol::messages::k00_produce::{
-    PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData,
-};
+use weir_protocol::messages::k00_produce::{PartitionProduceResponse, ProduceRequest};
 use weir_protocol::records::{BatchBuilder, BatchHeader, Codec, HEADER_SIZE_BYTES, crc_of};
 
 /// Requests that are sent before the first answer is read, so that the later ones have arrived when it is their turn.
@@ -42,11 +40,7 @@ fn produce(
     topic: &str,
     batch: &[u8],
 ) -> Vec<PartitionProduceResponse> {
-    let data = PartitionProduceData { index: 0, records: Some(batch.to_vec()), ..Default::default() };
-    let topic_data =
-        TopicProduceData { name: topic.to_string(), partition_data: vec![data], ..Default::default() };
-    let request =
-        ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic_data], ..Default::default() };
+    let request = produce_request(topic, 0, batch.to_vec());
     let before = server.metric("weir_unread_batches_total");
     let mut answers = Vec::new();
     for _ in 0..TRIES {

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use support::{Client, Running, frame, frame_of};
+use support::{Client, Running, frame, frame_of, produce_request};
 use weir_broker::{Server, ServerError};
 use weir_metadata::properties::{BrokerConfig, PropertySet};
 use weir_protocol::messages::*;
@@ -70,15 +70,8 @@ fn batch(timestamp: i64, producer: Option<i64>) -> Vec<u8> {
     batch.build().unwrap()
 }
 
-fn produce_request(topic: &str, records: Vec<u8>) -> ProduceRequest {
-    let data = PartitionProduceData { index: 0, records: Some(records), ..PartitionProduceData::default() };
-    let topic =
-        TopicProduceData { name: topic.to_string(), partition_data: vec![data], ..Default::default() };
-    ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic], ..Default::default() }
-}
-
 fn produce(client: &mut Client, topic: &str, records: Vec<u8>) -> ErrorCode {
-    client.call(&produce_request(topic, records), 9).responses[0].partition_responses[0].error_code
+    client.call(&produce_request(topic, 0, records), 9).responses[0].partition_responses[0].error_code
 }
 
 /// Sets a property of all brokers while the server runs.
@@ -202,7 +195,7 @@ fn no_limit_is_on_the_name_of_a_client() {
     let server = start("");
     server.client().create(&[("t", 1, &[])]);
     for version in [8, 9] {
-        let bytes = frame_of(&"c".repeat(20_000), &produce_request("t", batch(1, None)), version, 7, &[]);
+        let bytes = frame_of(&"c".repeat(20_000), &produce_request("t", 0, batch(1, None)), version, 7, &[]);
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream.write_all(&bytes).unwrap();
@@ -244,7 +237,7 @@ fn a_batch_or_a_topic_beyond_the_room_is_told_how_much_there_is_and_what_makes_m
     let most = room - 100_000;
     assert_eq!(client.call(&request("large", most), 7).topics[0].error_code, ErrorCode::NONE);
     let bytes = batch(1, None).len();
-    let produce = produce_request("large", batch(1, None));
+    let produce = produce_request("large", 0, batch(1, None));
     let answer = client.call(&produce, 9).responses.remove(0).partition_responses.remove(0);
     assert_eq!(answer.error_code, ErrorCode::MESSAGE_TOO_LARGE);
     let message = answer.error_message.unwrap();
@@ -558,7 +551,7 @@ fn memory_budget_bytes() {
 fn large_request() -> ProduceRequest {
     let mut large = BatchBuilder::new(Codec::None);
     large.append(1, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
-    produce_request("t", large.build().unwrap())
+    produce_request("t", 0, large.build().unwrap())
 }
 
 /// Connections that have sent a quarter of [`large_request`] each: more than fit in the share of what is received.

@@ -363,8 +363,8 @@ impl Log {
         })
     }
 
-    /// Cuts off what lies behind the active segment's size: the rest of a write that failed, and room, which may stay
-    /// where it can't be.
+    /// Cuts off what lies behind the active segment's size: the rest of a write that failed, and room. That room
+    /// cannot be cut off is no error.
     pub(crate) fn cut_behind_end(&self, writer: &mut Writer) -> Result<(), StorageError> {
         if !writer.torn && !writer.room.is_made() {
             return Ok(());

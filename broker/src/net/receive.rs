@@ -168,10 +168,8 @@ impl Receiver {
         let pending = self.end - self.start;
         if let Storage::None | Storage::Small(_) = self.storage
             && !self.batches_are_large
-            && let Ok(lease) =
-                self.windows.try_lease(WINDOW_BYTES as u64, Holder::new("window", self.state.id))
+            && let Some((mut chunk, lease)) = self.spare_window()
         {
-            let mut chunk = self.pool.take();
             chunk[..pending].copy_from_slice(self.available());
             self.storage = Storage::Window(chunk, lease);
             (self.start, self.end) = (0, pending);
@@ -275,7 +273,7 @@ impl Receiver {
         rustix::io::ioctl_fionread(&*self.stream).is_ok_and(|unread| unread >= missing)
     }
 
-    /// A window for what is not received into it, if there is one now. The chunk goes back before the lease.
+    /// A window, if there is one now. The chunk goes back before the lease.
     pub(crate) fn spare_window(&self) -> Option<(Chunk, Lease)> {
         let lease = self.windows.try_lease(WINDOW_BYTES as u64, Holder::new("window", self.state.id)).ok()?;
         Some((self.pool.take(), lease))
@@ -332,7 +330,7 @@ fn try_read(stream: &TcpStream, room: usize, read: impl FnOnce() -> io::Result<u
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -388,7 +386,7 @@ mod tests {
     }
 
     /// Until so many bytes lie unread in the receiver's socket, as in that of a connection without a turn.
-    fn wait_for_unread(receiver_socket: &TcpStream, bytes: u64) {
+    pub(crate) fn wait_for_unread(receiver_socket: &TcpStream, bytes: u64) {
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         while rustix::io::ioctl_fionread(receiver_socket).unwrap() != bytes {
             assert!(std::time::Instant::now() < deadline, "{bytes} bytes do not come");

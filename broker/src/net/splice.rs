@@ -79,9 +79,7 @@ impl Pipe {
                 let moved = match retry(out_of) {
                     // A file system that does not splice.
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                        let moved = self.copy_to_file(file, position, inside, window);
-                        position += *moved.as_ref().unwrap_or(&0) as u64;
-                        moved
+                        self.copy_to_file(file, &mut position, inside, window)
                     }
                     other => other,
                 };
@@ -95,17 +93,18 @@ impl Pipe {
         Ok(())
     }
 
-    /// Writes some of the `inside` bytes of the pipe to `file`; how many.
+    /// Writes some of the `inside` bytes of the pipe to `file` and moves `position` behind them; how many.
     fn copy_to_file(
         &self,
         file: &File,
-        position: u64,
+        position: &mut u64,
         inside: usize,
         window: &mut [u8],
     ) -> io::Result<usize> {
         let most = inside.min(window.len());
         let count = retry(|| rustix::io::read(&self.reader, &mut window[..most]))?;
-        file.write_all_at(&window[..count], position)?;
+        file.write_all_at(&window[..count], *position)?;
+        *position += count as u64;
         Ok(count)
     }
 }
@@ -124,6 +123,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     use super::*;
+    use crate::net::receive::tests::wait_for_unread;
 
     #[tokio::test]
     async fn a_file_that_takes_no_splice_gets_the_bytes_all_the_same() {
@@ -132,11 +132,7 @@ mod tests {
         let (socket, _) = listener.accept().await.unwrap();
         let bytes: Vec<u8> = (0..20_000_u32).map(|n| n as u8).collect();
         peer.write_all(&bytes).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while rustix::io::ioctl_fionread(&socket).unwrap() < bytes.len() as u64 {
-            assert!(std::time::Instant::now() < deadline, "the bytes do not come");
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_for_unread(&socket, bytes.len() as u64);
         let dir = tempfile::tempdir().unwrap();
         // One that is only appended to refuses splice.
         let mut file =

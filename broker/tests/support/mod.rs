@@ -378,23 +378,19 @@ impl Client {
         index: i32,
         batch: Vec<u8>,
     ) -> PartitionProduceResponse {
-        let data = PartitionProduceData { index, records: Some(batch), ..PartitionProduceData::default() };
-        let topic_data = TopicProduceData {
-            name: topic.to_string(),
-            partition_data: vec![data],
-            ..TopicProduceData::default()
-        };
-        let request = ProduceRequest {
-            acks: 1,
-            timeout_ms: 1000,
-            topic_data: vec![topic_data],
-            ..ProduceRequest::default()
-        };
-        let mut response = self.call(&request, 9);
+        let mut response = self.call(&produce_request(topic, index, batch), 9);
         let answer = response.responses.remove(0).partition_responses.remove(0);
         assert_eq!(answer.error_code, ErrorCode::NONE, "{answer:?}");
         answer
     }
+}
+
+/// A request that produces one batch, with acks=1.
+pub(crate) fn produce_request(topic: &str, index: i32, batch: Vec<u8>) -> ProduceRequest {
+    let data = PartitionProduceData { index, records: Some(batch), ..Default::default() };
+    let topic_data =
+        TopicProduceData { name: topic.to_string(), partition_data: vec![data], ..Default::default() };
+    ProduceRequest { acks: 1, timeout_ms: 1000, topic_data: vec![topic_data], ..Default::default() }
 }
 
 /// A request with its size and header, and `tail` after it.
